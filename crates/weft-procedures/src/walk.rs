@@ -10,7 +10,7 @@ use crate::slot::{ResultEntry, ResultSlot};
 use crate::{Again, Driver, Next, Passes, Selection, StepAccess};
 use weft::commit::Protocol;
 use weft::encoding::KeyPart;
-use weft::plan::{Dependency, Shape};
+use weft::plan::{Access, Dependency, Shape};
 use weft::schema::Record;
 use weft::step::{Instance, Iteration, LOOPS_MAX};
 use weft::store::table::Table;
@@ -360,12 +360,30 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     ///
     /// Where rows expire, a row that is written takes the place of expired ones with the same unique keys, and deletes
     /// them. So any write of such a table may have changed any of its rows.
+    ///
+    /// A place has primary keys only. So two writes that may put the same key into a unique index may meet at any
+    /// places.
     fn sees_a_change<T: Record>(&self, instance: Instance, place: &Place) -> bool {
         self.writes.borrow().changed.iter().any(|(source, table, written)| {
             *table == T::TABLE
                 && self.shape.precedes(*source, instance)
-                && (T::EXPIRY.is_some() || written.may_meet(place))
+                && (T::EXPIRY.is_some()
+                    || written.may_meet(place)
+                    || self.may_change_unique::<T>(*source) && self.may_take_unique::<T>(instance))
         })
+    }
+
+    /// Whether a write may insert keys into a unique secondary index, or remove keys from it.
+    fn may_change_unique<T: Record>(&self, instance: Instance) -> bool {
+        let step = &self.shape.steps[instance.step];
+        let writes = |column: &&str| step.writes.is_none_or(|written| written.contains(column));
+        T::INDEXES.iter().any(|index| index.unique && index.columns.iter().any(writes))
+    }
+
+    /// Whether an instance may fail because a key of a unique secondary index is taken.
+    fn may_take_unique<T: Record>(&self, instance: Instance) -> bool {
+        let access = self.shape.steps[instance.step].access;
+        access.writes() && access != Access::Delete && self.may_change_unique::<T>(instance)
     }
 
     fn note_kept(&self, instance: Instance) {

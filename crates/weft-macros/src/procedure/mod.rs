@@ -12,7 +12,8 @@ mod served;
 mod steps;
 
 use proc_macro2::TokenStream;
-use syn::{Block, Error, Expr, ExprMethodCall, ItemFn, Lit, Stmt};
+use syn::ext::IdentExt;
+use syn::{Block, Error, Expr, ExprMethodCall, Ident, ItemFn, Lit, Stmt};
 
 use function::{Attribute, Function};
 
@@ -24,6 +25,11 @@ pub fn procedure(attribute: TokenStream, item: TokenStream) -> Result<TokenStrea
     let steps = steps::find(&function.item.block, &function.transaction)?;
     let flow = flow::analyse(&function.parameters, &steps)?;
     emit::procedure(&function, &steps, &flow)
+}
+
+/// Returns the name of a variable, a field or a column. The identifiers `name` and `r#name` are the same name.
+fn name_of(identifier: &Ident) -> String {
+    identifier.unraw().to_string()
 }
 
 /// Whether an expression is the walk itself.
@@ -66,11 +72,23 @@ const ADAPTERS: &[&str] = &[
     "transpose",
 ];
 
-/// Whether an expression is the next row of a scan. If that fails, the error is the engine's.
-fn is_end_of_engine(expression: &Expr) -> bool {
-    let Expr::MethodCall(call) = expression else { return false };
-    is_walk_call(expression)
-        || (ADAPTERS.iter().any(|name| call.method == name) && is_end_of_engine(&call.receiver))
+/// If the left side of an assignment is a pattern, as in `[a, b] = …` or `Pair(a, b) = …`, returns its parts.
+fn assigned_places(left: &Expr) -> Option<Vec<&Expr>> {
+    match left {
+        Expr::Tuple(tuple) => Some(tuple.elems.iter().collect()),
+        Expr::Array(array) => Some(array.elems.iter().collect()),
+        // Among calls, only a constructor can be assigned to.
+        Expr::Call(call) => Some(call.args.iter().collect()),
+        Expr::Struct(of) => Some(of.fields.iter().map(|field| &field.expr).collect()),
+        Expr::Paren(paren) => Some(vec![&paren.expr]),
+        Expr::Group(group) => Some(vec![&group.expr]),
+        _ => None,
+    }
+}
+
+/// If a call is one of the [`ADAPTERS`], returns what it is called on.
+fn adapted(call: &ExprMethodCall) -> Option<&Expr> {
+    ADAPTERS.iter().any(|name| call.method == name).then_some(&*call.receiver)
 }
 
 /// If an expression is a scan, perhaps one that was narrowed, returns the number of its step.

@@ -13,6 +13,7 @@ use syn::{
 };
 
 use super::methods::{self, Access, Argument, Method};
+use super::name_of;
 
 /// The most loops around an operation: `weft_procedures::LOOPS_MAX`.
 const LOOPS_MAX: usize = 3;
@@ -82,7 +83,7 @@ fn walk() -> Ident {
 /// Whether tokens mention an identifier.
 pub fn mentions(tokens: TokenStream, name: &str) -> bool {
     tokens.into_iter().any(|token| match token {
-        TokenTree::Ident(ident) => ident == name,
+        TokenTree::Ident(ident) => name_of(&ident) == name,
         TokenTree::Group(group) => mentions(group.stream(), name),
         TokenTree::Literal(literal) => {
             super::captured_by_literal(&literal.to_string()).any(|captured| captured == name)
@@ -120,7 +121,7 @@ impl Finder<'_> {
     }
 
     fn mentions_transaction(&self, tokens: &impl ToTokens) -> bool {
-        mentions(tokens.to_token_stream(), &self.transaction.to_string())
+        mentions(tokens.to_token_stream(), &name_of(self.transaction))
     }
 
     /// Rewrites an operation, whose arguments have been visited.
@@ -323,7 +324,7 @@ impl Aliases {
         impl<'ast> Visit<'ast> for Lets {
             fn visit_local(&mut self, local: &'ast Local) {
                 if let Pat::Ident(pattern) = &local.pat {
-                    let name = pattern.ident.to_string();
+                    let name = name_of(&pattern.ident);
                     let path = local.init.as_ref().and_then(|init| match &*init.expr {
                         Expr::Reference(reference) if is_place(&reference.expr) => {
                             Some(Expr::Reference(reference.clone()))
@@ -346,7 +347,7 @@ impl Aliases {
 
     fn resolve(&self, table: &Expr) -> Expr {
         let Expr::Path(path) = table else { return table.clone() };
-        let name = path.path.get_ident().map(ToString::to_string).unwrap_or_default();
+        let name = path.path.get_ident().map(name_of).unwrap_or_default();
         let found = self.0.iter().find(|(known, _)| *known == name);
         found.and_then(|(_, path)| path.clone()).unwrap_or_else(|| table.clone())
     }
@@ -376,15 +377,14 @@ fn columns_of(columns: &Expr) -> Option<Vec<String>> {
         return None;
     }
     match mac.tokens.clone().into_iter().last()? {
-        TokenTree::Ident(name) => Some(vec![name.to_string()]),
+        TokenTree::Ident(name) => Some(vec![name_of(&name)]),
         TokenTree::Group(names) => {
             let names = names.stream().into_iter();
-            Some(
-                names
-                    .filter(|token| matches!(token, TokenTree::Ident(_)))
-                    .map(|name| name.to_string())
-                    .collect(),
-            )
+            let name = |token| match token {
+                TokenTree::Ident(name) => Some(name_of(&name)),
+                _ => None,
+            };
+            Some(names.filter_map(name).collect())
         }
         _ => None,
     }
@@ -410,13 +410,12 @@ impl<'a> Uses<'a> {
     }
 
     fn is_row(&self, expression: &Expr) -> bool {
-        matches!(expression, Expr::Path(path) if path.path.is_ident(self.name))
+        is_variable(expression, self.name)
     }
 
     /// Returns the column that a variable refers to.
     fn referred(&self, variable: &Expr) -> Option<String> {
-        let Expr::Path(path) = variable else { return None };
-        let known = self.references.iter().find(|(name, _)| path.path.is_ident(name));
+        let known = self.references.iter().find(|(name, _)| is_variable(variable, name));
         known.map(|(_, column)| column.clone())
     }
 
@@ -426,13 +425,29 @@ impl<'a> Uses<'a> {
             Expr::Path(_) => self.referred(place),
             Expr::Unary(unary) if matches!(unary.op, UnOp::Deref(_)) => self.column(&unary.expr),
             Expr::Field(field) if self.is_row(&field.base) => match &field.member {
-                Member::Named(name) => Some(name.to_string()),
+                Member::Named(name) => Some(name_of(name)),
                 Member::Unnamed(_) => None,
             },
             Expr::Field(field) => self.column(&field.base),
             Expr::Index(index) => self.column(&index.expr),
             Expr::Paren(paren) => self.column(&paren.expr),
+            Expr::Group(group) => self.column(&group.expr),
             _ => None,
+        }
+    }
+
+    /// Visits the indexes within a place that is in a column. They may read other columns.
+    fn visit_indexes(&mut self, place: &Expr) {
+        match place {
+            Expr::Unary(unary) => self.visit_indexes(&unary.expr),
+            Expr::Field(field) => self.visit_indexes(&field.base),
+            Expr::Index(index) => {
+                self.visit_indexes(&index.expr);
+                self.visit_expr(&index.index);
+            }
+            Expr::Paren(paren) => self.visit_indexes(&paren.expr),
+            Expr::Group(group) => self.visit_indexes(&group.expr),
+            _ => {}
         }
     }
 
@@ -447,19 +462,25 @@ impl<'a> Uses<'a> {
     }
 
     fn note_written(&mut self, place: &Expr) {
-        match place {
-            Expr::Tuple(tuple) => tuple.elems.iter().for_each(|place| self.note_written(place)),
-            _ => self.written.extend(self.column(place)),
+        self.written.extend(self.column(place));
+    }
+
+    /// Notes the places that an assignment writes. Its left side may be a pattern of places.
+    fn note_assigned(&mut self, left: &Expr) {
+        match super::assigned_places(left) {
+            Some(places) => places.into_iter().for_each(|place| self.note_assigned(place)),
+            None => self.note_written(left),
         }
     }
 }
 
-impl<'ast> Visit<'ast> for Uses<'_> {
-    fn visit_expr(&mut self, expression: &'ast Expr) {
+impl Visit<'_> for Uses<'_> {
+    fn visit_expr(&mut self, expression: &Expr) {
         match expression {
             Expr::Field(_) | Expr::Unary(_) => {
                 if let Some(column) = self.column(expression) {
                     self.read.push(column);
+                    self.visit_indexes(expression);
                     return;
                 }
             }
@@ -470,7 +491,7 @@ impl<'ast> Visit<'ast> for Uses<'_> {
                 self.read.extend(column.clone());
                 self.written.extend(column);
             }
-            Expr::Assign(assign) => self.note_written(&assign.left),
+            Expr::Assign(assign) => self.note_assigned(&assign.left),
             Expr::Binary(binary)
                 if matches!(binary.op, BinOp::AddAssign(_) | BinOp::SubAssign(_)) =>
             {
@@ -505,7 +526,7 @@ impl<'ast> Visit<'ast> for Uses<'_> {
         visit::visit_expr(self, expression);
     }
 
-    fn visit_macro(&mut self, called: &'ast Macro) {
+    fn visit_macro(&mut self, called: &Macro) {
         self.as_a_whole |= mentions(called.tokens.clone(), self.name);
         for (_, column) in
             self.references.iter().filter(|(name, _)| mentions(called.tokens.clone(), name))
@@ -514,6 +535,12 @@ impl<'ast> Visit<'ast> for Uses<'_> {
             self.written.push(column.clone());
         }
     }
+}
+
+/// Whether an expression is the variable of this name.
+fn is_variable(expression: &Expr, name: &str) -> bool {
+    let Expr::Path(path) = expression else { return false };
+    path.path.get_ident().is_some_and(|ident| name_of(ident) == name)
 }
 
 pub fn is_assignment(operator: &BinOp) -> bool {
@@ -546,7 +573,7 @@ type Columns = (Option<Vec<String>>, Option<Vec<String>>);
 fn columns_of_change(closure: &ExprClosure) -> (Columns, Vec<String>) {
     let unknown = ((None, None), Vec::new());
     let Some(Pat::Ident(row)) = closure.inputs.last() else { return unknown };
-    let name = row.ident.to_string();
+    let name = name_of(&row.ident);
     let mut uses = Uses::of(&name);
     uses.visit_expr(&closure.body);
     // A pattern that contains `ref mut` may write.
@@ -571,7 +598,7 @@ fn columns_of_references(
     let mut uses = Uses::of("");
     for (pattern, column) in patterns.into_iter().zip(columns) {
         if let Pat::Ident(reference) = pattern {
-            uses.references.push((reference.ident.to_string(), column));
+            uses.references.push((name_of(&reference.ident), column));
         }
     }
     uses.visit_expr(&closure.body);
@@ -586,7 +613,7 @@ fn bound_reads(body: &Block) -> Vec<(usize, String)> {
             if let (Pat::Ident(pattern), Some(init)) = (&local.pat, &local.init)
                 && let Some(number) = row_of_get(&init.expr)
             {
-                self.0.push((number, pattern.ident.to_string()));
+                self.0.push((number, name_of(&pattern.ident)));
             }
             visit::visit_local(self, local);
         }

@@ -67,6 +67,7 @@ mod region;
 mod registered;
 mod shared;
 
+use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -122,7 +123,8 @@ unsafe impl Protocol for DbxTc {
     type Shared = DbxTcShared;
     type Executor = PieceExecutor;
 
-    /// Runs `body` while no procedure is between two pieces.
+    /// Runs `body` while no procedure is between two pieces, and nothing is deferred. Fails in a registered procedure that
+    /// runs as one piece if others have deferred changes in the meantime.
     fn with_whole_rows<R>(
         database: &Engine<Self>,
         worker: &Worker<Self>,
@@ -134,10 +136,17 @@ unsafe impl Protocol for DbxTc {
         let _held = worker.memory.hold_discarded();
         let slots_used = || database.shared.grace.slots_used();
         let _outsider = Outsider::enter(gate, slots_used, || worker.memory.keep_waiting())?;
-        // A transaction that is not in pieces has passed the gate before.
+        // An outsider has passed the gate before.
         if !worker.active.get() {
             let _pinned = PinnedWorker::new(worker);
             worker.executor().publish(&worker.memory)?;
+        } else if worker.executor().kind == TransactionKind::Whole {
+            // It has not passed the gate. Its executor cannot publish what others have deferred since it began.
+            let deferred = &database.protocol.deferred;
+            deferred.await_publication(&worker.memory)?;
+            if deferred.are_waiting() {
+                return Err(Failure::NestedTransaction);
+            }
         }
         Ok(body())
     }
@@ -647,8 +656,10 @@ impl Executor for PieceExecutor {
         let is_eventual = self.shared.eventual.is_some();
         let place =
             if is_eventual { self.placed.prepare(&self.optimistic.set, memory) } else { None };
+        let has_drawn = Cell::new(false);
         let epoch = || {
             let epoch = epoch();
+            has_drawn.set(true);
             place.map_or(epoch, |place| memory.draw_at(place))
         };
         if self.is_in_region {
@@ -661,7 +672,7 @@ impl Executor for PieceExecutor {
             self.unlock_partitions(false);
         }
         if is_eventual {
-            self.placed.note_committed(memory);
+            self.placed.note_committed(has_drawn.get(), memory);
         }
         Counters::add(&memory.counters().deferred, self.deferring.len() as u64);
         self.deferred.append(&mut self.deferring);

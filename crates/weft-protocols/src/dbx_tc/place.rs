@@ -67,10 +67,11 @@ impl PlacedPieces {
         self.place.filter(|&place| set.writes.iter().all(|entry| replaces_before(entry, place)))
     }
 
-    /// Notes that the piece has committed.
+    /// Notes that the piece has committed. `has_drawn` says whether its commit has drawn a number. (While a procedure
+    /// holds the time, the memory still has the number of an earlier piece.)
     #[inline]
-    pub fn note_committed(&mut self, memory: &WorkerMemory) {
-        let number = memory.drawn_number().unwrap_or(self.before);
+    pub fn note_committed(&mut self, has_drawn: bool, memory: &WorkerMemory) {
+        let number = memory.drawn_number().filter(|_| has_drawn).unwrap_or(self.before);
         if self.is_deciding && self.place.is_none() {
             self.place = Some(number);
         }

@@ -188,8 +188,9 @@ impl Plans {
     }
 }
 
-/// Labels a record: it is split for this operation, contended or not. Labels for other columns stay. The
-/// calling worker is pinned.
+/// Labels a record: it is split for this operation, contended or not. Labels for other columns stay. At most
+/// [`SPLITS_MAX`] records are split at a time: further ones wait until one of those is not to be split any more.
+/// The calling worker is pinned.
 pub fn label<J: JoinedProtocol>(
     database: &Database<J>,
     labelled: ContendedRecord,
@@ -260,6 +261,8 @@ pub(super) fn split<J: JoinedProtocol>(
         choose(database, plans);
     }
     let cores = database.shared.grace.slots_used();
+    // If there are too many, those with labels come first.
+    plans.candidates.sort_by_key(|candidate| !candidate.is_labelled);
     let mut records: Vec<SplitRecord> = Vec::new();
     plans.candidates.retain(|candidate| {
         if !candidate.is_active {
@@ -272,7 +275,7 @@ pub(super) fn split<J: JoinedProtocol>(
         let Some(row) = row.filter(|_| !stored.header.tid().load_unlocked().is_absent()) else {
             return false; // It has no row, so it cannot be split.
         };
-        if records.iter().all(|split| split.record != record) {
+        if records.len() < SPLITS_MAX && records.iter().all(|split| split.record != record) {
             let operations = candidate.operations.iter().copied();
             let table = candidate.contended.table;
             // SAFETY: the worker has been pinned since before the record was found, and this is its row.

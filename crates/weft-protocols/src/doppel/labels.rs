@@ -23,6 +23,9 @@ pub trait LabelledDatabase {
     /// Labels a row: as long as it exists, it is split for the operation `O` on a column in every split phase,
     /// contended or not. A row can have labels for several columns; the last label for a column counts.
     ///
+    /// At most 64 rows are split at a time. Further labelled rows stay whole until labels of other rows are removed, or
+    /// these rows are deleted.
+    ///
     /// The database finds out automatically which rows are contended. A label is for a rush that you can
     /// foresee: it spares the first transactions the conflicts from which the database would learn.
     ///

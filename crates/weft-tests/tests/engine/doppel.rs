@@ -159,6 +159,7 @@ over_joined_protocols!(
     long_transaction_does_not_block_others
     sleeping_threads_do_not_block_others
     labels_can_be_removed
+    more_labels_than_split_records_lose_nothing
     drop_can_run_a_transaction_during_a_phase_change
 );
 
@@ -184,6 +185,32 @@ mod cases {
         assert_eq!(after.reconciled_rows, 1, "{after:?}");
         assert!(after.refused >= 1, "the reader has waited: {after:?}");
         assert_eq!(get(&database, &auctions, 2), Auction::new(2));
+    }
+
+    /// Fault: the phase change panicked if more rows had labels than can be split at a time.
+    pub fn more_labels_than_split_records_lose_nothing<J: JoinedProtocol>() {
+        const ROWS: u32 = 70;
+        let (database, auctions) = open::<J>();
+        for item in 4..=ROWS {
+            let inserted: Result<(), Error> =
+                database.transact(|tx| tx.insert(&auctions, Auction::new(item)));
+            inserted.expect("the row is new");
+        }
+        for item in 1..=ROWS {
+            database
+                .label_split::<_, _, Add<_>>(&auctions, &item, column_of!(Auction.bids))
+                .expect("the column can be split");
+        }
+        let first = into_split_phase(&database, &auctions);
+        for item in 1..=ROWS {
+            let added: Result<(), Error> =
+                database.transact(|tx| tx.add(&auctions, &item, column_of!(Auction.bids), 1));
+            added.expect("the sum fits an i64");
+        }
+        for item in 1..=ROWS {
+            let expected = if item == 1 { first + 1 } else { 1 };
+            assert_eq!(get(&database, &auctions, item).bids, expected, "{item}");
+        }
     }
 
     pub fn many_threads_lose_nothing<J: JoinedProtocol>() {

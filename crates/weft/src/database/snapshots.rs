@@ -66,7 +66,8 @@ impl<P: Protocol> Database<P> {
     ///
     /// # Errors
     /// - [`Failure::Closed`], [`Failure::Loading`].
-    /// - [`Failure::NestedTransaction`] in the `drop` of a row, if that is part of a commit.
+    /// - [`Failure::NestedTransaction`] in the `drop` of a row, if that is part of a commit. Under `dbx-tc` also in a registered
+    ///   procedure, while changes that others have deferred wait.
     /// - [`Failure::RowsSplit`] inside a transaction, under a protocol that splits rows.
     pub fn open_snapshot(&self) -> Result<Snapshot, Failure> {
         self.open_snapshot_with(&SnapshotOptions::default())

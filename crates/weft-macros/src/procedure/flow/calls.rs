@@ -9,7 +9,7 @@ use syn::{Expr, ExprCall, ExprClosure, ExprMethodCall, Macro};
 use super::state::{Origins, Value, Variable};
 use super::{Analysis, StepDependencies};
 use crate::procedure::methods::{self, Argument};
-use crate::procedure::{captured_by_literal, is_walk, number_of, number_of_scan};
+use crate::procedure::{captured_by_literal, is_walk, name_of, number_of, number_of_scan};
 
 impl Analysis<'_> {
     pub(super) fn method_call(&mut self, call: &ExprMethodCall) -> Value {
@@ -169,7 +169,7 @@ impl Analysis<'_> {
                         for field in &row.fields {
                             let value = self.expression(&field.expr);
                             let syn::Member::Named(name) = &field.member else { continue };
-                            found.columns.push((name.to_string(), value.origins));
+                            found.columns.push((name_of(name), value.origins));
                         }
                     }
                     other => {
@@ -233,7 +233,7 @@ fn is_constructor(function: &Expr) -> bool {
 fn collect_names(tokens: TokenStream, names: &mut Vec<String>) {
     for token in tokens {
         match token {
-            TokenTree::Ident(name) => names.push(name.to_string()),
+            TokenTree::Ident(name) => names.push(name_of(&name)),
             TokenTree::Group(group) => collect_names(group.stream(), names),
             TokenTree::Literal(literal) => {
                 names.extend(captured_by_literal(&literal.to_string()).map(str::to_owned));

@@ -5,15 +5,15 @@ use syn::{Expr, Member};
 
 use super::Analysis;
 use super::state::{Value, Variable};
-use crate::procedure::loop_of_block;
 use crate::procedure::steps::is_assignment;
+use crate::procedure::{assigned_places, loop_of_block, name_of};
 
 impl Analysis<'_> {
     /// Returns what an expression comes from, and notes what it changes on the way.
     pub(super) fn expression(&mut self, expression: &Expr) -> Value {
         match expression {
             Expr::Path(path) => match path.path.get_ident().and_then(|name| {
-                let name = name.to_string();
+                let name = name_of(name);
                 self.lookup(&name)
             }) {
                 Some(variable) => {
@@ -133,7 +133,7 @@ impl Analysis<'_> {
             Expr::ForLoop(repeated) => {
                 let mut over = self.expression(&repeated.expr);
                 over = over.and(&self.through_place(&repeated.expr));
-                let over = Some((&*repeated.pat, &over));
+                let over = Some((&*repeated.pat, &*repeated.expr, &over));
                 let body = |this: &mut Self| {
                     this.block(&repeated.body);
                 };
@@ -171,13 +171,13 @@ impl Analysis<'_> {
     pub(super) fn place(&self, expression: &Expr) -> Option<(Variable, Option<String>)> {
         match expression {
             Expr::Path(path) => {
-                let variable = self.lookup(&path.path.get_ident()?.to_string())?;
+                let variable = self.lookup(&name_of(path.path.get_ident()?))?;
                 Some((variable, None))
             }
             Expr::Field(field) => {
                 let (variable, of) = self.place(&field.base)?;
                 let name = match (&*field.base, &field.member) {
-                    (Expr::Path(_), Member::Named(name)) => Some(name.to_string()),
+                    (Expr::Path(_), Member::Named(name)) => Some(name_of(name)),
                     (Expr::Path(_), Member::Unnamed(index)) => Some(index.index.to_string()),
                     _ => of,
                 };
@@ -215,17 +215,18 @@ impl Analysis<'_> {
                 inner.and(&self.expression(&index.index))
             }
             Expr::Paren(paren) => self.indexes(&paren.expr),
+            Expr::Group(group) => self.indexes(&group.expr),
             Expr::Unary(unary) => self.indexes(&unary.expr),
             _ => Value::default(),
         }
     }
 
     pub(super) fn assign(&mut self, place: &Expr, value: &Value, replaces: bool) {
+        if let Some(places) = assigned_places(place) {
+            places.into_iter().for_each(|place| self.assign(place, value, replaces));
+            return;
+        }
         match place {
-            Expr::Tuple(tuple) => {
-                tuple.elems.iter().for_each(|place| self.assign(place, value, replaces));
-            }
-            Expr::Paren(paren) => self.assign(&paren.expr, value, replaces),
             Expr::Infer(_) => {}
             _ => {
                 let indexes = self.indexes(place);

@@ -29,6 +29,7 @@ use syn::{Block, Error, Expr, Pat};
 
 use super::function::{Kind, Parameter};
 use super::steps::Steps;
+use super::{adapted, is_walk_call, name_of};
 pub use state::Origins;
 use state::{State, Value, Variable, VariableState};
 
@@ -56,7 +57,7 @@ pub fn analyse(parameters: &[Parameter], steps: &Steps) -> Result<Flow, Error> {
     let mut analysis = Analysis::new(steps);
     analysis.scopes.push(Vec::new());
     for parameter in parameters {
-        let variable = analysis.declare(&parameter.name.to_string());
+        let variable = analysis.declare(&name_of(&parameter.name));
         analysis.kinds[variable].is_mutable = parameter.is_mutable;
         analysis.kinds[variable].is_exclusive_reference = parameter.kind == Kind::Exclusive;
         // A `&mut`, or a value that may contain one.
@@ -115,6 +116,9 @@ struct VariableKind {
     is_mutable: bool,
     /// As a `&mut`: no value that is not `Copy` can be moved out of its fields.
     is_exclusive_reference: bool,
+    /// Whether it was declared as a scan, as a row of a scan or as the result of an operation. Its error is then the
+    /// engine's, unless the variable is mutable and may hold another result now.
+    is_of_engine: bool,
     /// The number of conditions and (`frames`) of loops around the declaration. A write under further
     /// conditions, or in further loops, may not happen. (A read of the variable is under all the conditions of
     /// the declaration.)
@@ -346,7 +350,7 @@ impl<'a> Analysis<'a> {
                         "write `&mut` before what is matched, and not `ref mut`",
                     );
                 }
-                let name = ident.ident.to_string();
+                let name = name_of(&ident.ident);
                 // Constants and variants look the same as names, but begin with a capital letter.
                 if name.starts_with(|first: char| first.is_lowercase() || first == '_') {
                     let variable = self.declare(&name);
@@ -401,7 +405,11 @@ impl<'a> Analysis<'a> {
             return;
         }
         let value = value.clone().and(&self.through_place(expression));
+        let is_of_engine = self.is_of_engine(expression);
         self.bind(pattern, &value);
+        if is_of_engine {
+            self.note_engine(pattern);
+        }
         if let (Pat::Ident(_), Expr::Reference(reference)) = (pattern, expression)
             && reference.mutability.is_some()
         {
@@ -427,6 +435,52 @@ impl<'a> Analysis<'a> {
         match (expression, self.place(expression)) {
             (Expr::Field(_), Some((variable, _))) => self.kinds[variable].is_exclusive_reference,
             _ => false,
+        }
+    }
+
+    /// Whether an expression is an operation, a scan or a row of a scan, so that its error is the engine's.
+    fn is_of_engine(&self, expression: &Expr) -> bool {
+        match expression {
+            Expr::Path(path) => {
+                let variable = path.path.get_ident().and_then(|name| self.lookup(&name_of(name)));
+                variable.is_some_and(|variable| self.kinds[variable].is_of_engine)
+            }
+            Expr::MethodCall(call) => {
+                is_walk_call(expression)
+                    || adapted(call).is_some_and(|adapted| self.is_of_engine(adapted))
+            }
+            Expr::Paren(paren) => self.is_of_engine(&paren.expr),
+            Expr::Group(group) => self.is_of_engine(&group.expr),
+            Expr::Reference(reference) => self.is_of_engine(&reference.expr),
+            _ => false,
+        }
+    }
+
+    /// Whether a `?` on an expression can only return an error of the engine.
+    fn fails_by_engine(&self, tried: &Expr) -> bool {
+        if let Expr::Path(path) = tried {
+            let variable = path.path.get_ident().and_then(|name| self.lookup(&name_of(name)));
+            return variable.is_some_and(|variable| {
+                self.kinds[variable].is_of_engine && !self.kinds[variable].is_mutable
+            });
+        }
+        self.is_of_engine(tried)
+    }
+
+    /// Notes that a pattern is bound to an operation, a scan or a row of a scan.
+    fn note_engine(&mut self, pattern: &Pat) {
+        match pattern {
+            Pat::Ident(ident) => {
+                if let Some(variable) = self.lookup(&name_of(&ident.ident)) {
+                    self.kinds[variable].is_of_engine = true;
+                }
+            }
+            Pat::TupleStruct(of) if of.path.is_ident("Some") => {
+                of.elems.iter().for_each(|part| self.note_engine(part));
+            }
+            Pat::Paren(paren) => self.note_engine(&paren.pat),
+            Pat::Type(typed) => self.note_engine(&typed.pat),
+            _ => {}
         }
     }
 

@@ -1,11 +1,12 @@
 //! The analysis of blocks, branches and loops.
 
 use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
 use syn::{Block, Expr, ExprBreak, ExprIf, ExprMatch, Label, Lifetime, Local, Pat, Stmt};
 
 use super::state::{Origins, State, Value};
 use super::{Analysis, Frame};
-use crate::procedure::{is_end_of_engine, is_walk_call};
+use crate::procedure::is_walk_call;
 
 impl Analysis<'_> {
     pub(super) fn block(&mut self, block: &Block) -> Value {
@@ -111,17 +112,17 @@ impl Analysis<'_> {
 
     // ---- loops ------------------------------------------------------------------------------
 
-    /// Analyses a loop. `over` is what it iterates over, if it is a `for` loop. `counted` is its number, if it
+    /// Analyses a loop. `over` is its pattern and what it iterates over, if it is a `for` loop. `counted` is its number, if it
     /// contains operations.
     pub(super) fn repeat(
         &mut self,
         label: Option<&Label>,
-        over: Option<(&Pat, &Value)>,
+        over: Option<(&Pat, &Expr, &Value)>,
         is_endless: bool,
         body: impl Fn(&mut Self),
         counted: Option<usize>,
     ) {
-        let goes_by = over.map(|(_, value)| value.origins.clone()).unwrap_or_default();
+        let goes_by = over.map(|(_, _, value)| value.origins.clone()).unwrap_or_default();
         let mut exits = Origins::default();
         let mut left: Option<State> = None;
         self.counted.extend(counted);
@@ -138,8 +139,12 @@ impl Analysis<'_> {
             let guard = goes_by.clone().and(&exits);
             self.guarded(guard, |this| {
                 this.scoped(|this| {
-                    if let Some((pattern, value)) = over {
+                    if let Some((pattern, expression, value)) = over {
+                        let is_of_engine = this.is_of_engine(expression);
                         this.bind(pattern, value);
+                        if is_of_engine {
+                            this.note_engine(pattern);
+                        }
                     }
                     body(this);
                 });
@@ -231,7 +236,14 @@ impl Analysis<'_> {
     /// Notes whether the procedure ends with an error of its own, if it ends with this expression.
     pub(super) fn note_end(&mut self, end: &Expr) {
         match end {
-            Expr::Block(block) => self.note_tail(&block.block),
+            Expr::Block(block) => {
+                self.note_tail(&block.block);
+                if let Some(label) = &block.label {
+                    let mut breaks = Breaks { label: &label.name, values: Vec::new() };
+                    breaks.visit_block(&block.block);
+                    breaks.values.into_iter().for_each(|value| self.note_end(value));
+                }
+            }
             Expr::If(branch) => {
                 self.note_tail(&branch.then_branch);
                 if let Some((_, otherwise)) = &branch.else_branch {
@@ -250,9 +262,7 @@ impl Analysis<'_> {
 
     /// Notes an error that is not the engine's, if a `?` on this expression may return one.
     pub(super) fn note_tried(&mut self, tried: &Expr, value: &Value) {
-        let is_result_of_operation = matches!(tried, Expr::Path(_)) && !value.origins.0.is_empty()
-            || is_end_of_engine(tried);
-        if !is_walk_call(tried) && !is_result_of_operation {
+        if !self.fails_by_engine(tried) {
             self.note_rollback(tried);
             let guard = self.guard().and(&value.origins);
             self.ends.add(&guard);
@@ -266,5 +276,20 @@ impl Analysis<'_> {
             None => self.steps_before,
         };
         self.rollbacks.push((before, at.span().unwrap().line()));
+    }
+}
+
+/// Finds the values with which a block is left early.
+struct Breaks<'a> {
+    label: &'a Lifetime,
+    values: Vec<&'a Expr>,
+}
+
+impl<'a> Visit<'a> for Breaks<'a> {
+    fn visit_expr_break(&mut self, left: &'a ExprBreak) {
+        if left.label.as_ref() == Some(self.label) {
+            self.values.extend(left.expr.as_deref());
+        }
+        visit::visit_expr_break(self, left);
     }
 }

@@ -102,6 +102,74 @@ fn values_flow_through_locals() {
     );
 }
 
+/// A struct that the procedures below take apart.
+struct Pair(u32, u32);
+
+/// A struct with names that the procedures below take apart.
+struct Named {
+    first: u32,
+    second: u32,
+}
+
+/// Fault: an assignment whose left side was an array, a tuple struct or a struct was ignored.
+#[test]
+fn values_flow_through_assignments_to_patterns() {
+    found!(
+        |nodes, tx, id, out| ToArray,
+        {
+            let row = tx.get(nodes, &id)?.unwrap();
+            let (mut a, mut b) = (1, 1);
+            [a, b] = [row.next, 1];
+            tx.get(nodes, &a)?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | "]
+    );
+    found!(
+        |nodes, tx, id, out| ToTupleStruct,
+        {
+            let row = tx.get(nodes, &id)?.unwrap();
+            let (mut a, mut b) = (1, 1);
+            Pair(a, b) = Pair(1, row.next);
+            tx.get(nodes, &b)?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | "]
+    );
+    found!(
+        |nodes, tx, id, out| ToStruct,
+        {
+            let row = tx.get(nodes, &id)?.unwrap();
+            let (mut a, mut b) = (1, 1);
+            Named { first: a, .. } = Named { first: row.next, second: 1 };
+            tx.get(nodes, &b)?;
+            tx.get(nodes, &a)?;
+            Ok(0)
+        },
+        [" |  | ", " |  | ", "0 |  | "]
+    );
+}
+
+#[procedure(WrittenByPatterns)]
+fn written_by_patterns<P: Protocol>(
+    nodes: &Nodes,
+    tx: &Transaction<'_, P>,
+    id: u32,
+) -> Result<(), Error> {
+    tx.update(nodes, &id, |node| [node.next, node.id] = [1, 1])?;
+    tx.update(nodes, &id, |node| Pair(node.next, _) = Pair(1, 1))?;
+    tx.update(nodes, &id, |node| Named { second: node.next, .. } = Named { first: 1, second: 1 })?;
+    Ok(())
+}
+
+/// Fault: only tuples were taken apart, so a column that another pattern assigned was noted as read alone.
+#[test]
+fn columns_that_patterns_assign_are_written() {
+    let shape = WrittenByPatterns::<Dbx>::shape();
+    let writes: Vec<_> = shape.steps.iter().map(|step| step.writes).collect();
+    assert_eq!(writes, [Some(&["id", "next"][..]), Some(&["next"]), Some(&["next"])]);
+}
+
 #[test]
 fn values_flow_through_mutation() {
     // A method changes its receiver, unless it is known not to.
@@ -520,6 +588,69 @@ fn rollbacks_of_the_user_are_found() {
     let may_begin: Vec<bool> = (0..3).map(|step| shape.may_begin_piece(step)).collect();
     assert_eq!(may_begin, [true, true, true]);
     assert_eq!((shape.loops[0].steps, shape.loops[0].depth), ((1, 2), 0));
+}
+
+#[procedure(OwnResult)]
+fn own_result<P: Protocol>(nodes: &Nodes, tx: &Transaction<'_, P>, id: u32) -> Result<(), Refused> {
+    let left = tx.update(nodes, &id, |node| node.value)?;
+    tx.add(nodes, &id, weft::column_of!(Node.value), 1)?;
+    let checked = if left < Some(0) { Err(Refused::TooLarge) } else { Ok(()) };
+    checked?;
+    Ok(())
+}
+
+#[procedure(LabelledEnd)]
+fn labelled_end<P: Protocol>(
+    nodes: &Nodes,
+    tx: &Transaction<'_, P>,
+    id: u32,
+) -> Result<(), Refused> {
+    let left = tx.update(nodes, &id, |node| node.value)?;
+    tx.add(nodes, &id, weft::column_of!(Node.value), 1)?;
+    'checked: {
+        if left < Some(0) {
+            break 'checked Err(Refused::TooLarge);
+        }
+        Ok(())
+    }
+}
+
+/// Fault: a `?` on the procedure's own result was taken for one on a row of a scan, because the result depended on an
+/// operation. An error with which a labelled block was left was missed as well.
+#[test]
+fn rollbacks_in_variables_and_labelled_blocks_are_found() {
+    assert_eq!(OwnResult::<Dbx>::shape().steps_before_rollback(), 2);
+    assert_eq!(LabelledEnd::<Dbx>::shape().steps_before_rollback(), 2);
+}
+
+#[procedure(EngineResults)]
+#[allow(clippy::while_let_on_iterator, reason = "the analysis has to know this form, too")]
+fn engine_results<P: Protocol>(
+    nodes: &Nodes,
+    tx: &Transaction<'_, P>,
+    id: u32,
+) -> Result<(), Refused> {
+    let found = tx.get(nodes, &id);
+    let mut sum = found?.map_or(0, |node| node.value);
+    for row in tx.range(nodes, ..).take(3) {
+        let row = row?;
+        sum += row.value;
+    }
+    let mut rows = tx.range(nodes, 5..);
+    while let Some(row) = rows.next() {
+        sum += row?.value;
+    }
+    if let Some(row) = tx.range(nodes, 7..).next() {
+        sum += row?.value;
+    }
+    tx.add(nodes, &id, weft::column_of!(Node.value), sum)?;
+    Ok(())
+}
+
+#[test]
+fn results_of_operations_are_not_rollbacks() {
+    let shape = EngineResults::<Dbx>::shape();
+    assert!(shape.rollbacks.is_empty(), "{:?}", shape.rollbacks);
 }
 
 #[derive(Clone, Record)]

@@ -1,10 +1,11 @@
 //! Tests of procedures: the dependencies that the analysis finds in functions of all kinds (`found`), and which
-//! steps run again, are kept or are discarded when a procedure is walked again (`walked`), and the operations that
-//! procedures have (`operations`). (The workloads have
-//! tests that this is right for their transactions.)
+//! steps run again, are kept or are discarded when a procedure is walked again (`walked`), the operations that
+//! procedures have (`operations`), and commits that rely on what was found (`pieces`). (The workloads have tests that
+//! this is right for their transactions.)
 
 mod found;
 mod operations;
+mod pieces;
 mod walked;
 
 use weft::{Error, Record, Table};

@@ -329,6 +329,11 @@ impl<R: Record, V> ColumnOf<R, V> {
     /// it is a compile-time error.
     #[doc(hidden)]
     pub const fn new(name: &str, get: fn(&R) -> &V, get_mut: fn(&mut R) -> &mut V) -> Self {
+        // A column is named without the `r#` of its field.
+        let name = match name.as_bytes() {
+            [b'r', b'#', ..] => name.split_at(2).1,
+            _ => name,
+        };
         let mut position = 0;
         while position < R::COLUMNS.len() {
             let column = &R::COLUMNS[position];
