@@ -76,9 +76,9 @@ pub fn run(arguments: &ExportArguments) -> Result<(), Stop> {
     };
     let reading = recover_in_memory(directory, &options, |manifest| {
         let wanted = find(manifest, &arguments.table, directory)?;
-        // The rows of all other tables are left where they are.
         let table = Arc::new(StagedTable::new(wanted.clone()));
-        Ok((Arc::clone(&table), vec![table as Arc<dyn StoredTable>]))
+        let tables = with_others(manifest, Arc::clone(&table) as Arc<dyn StoredTable>);
+        Ok((table, tables))
     })?;
 
     let table = reading.tables;
@@ -114,6 +114,18 @@ pub fn run(arguments: &ExportArguments) -> Result<(), Stop> {
         counted(bytes, "byte"),
     )?;
     Ok(())
+}
+
+/// Returns a table of the directory, and after it all others. The rows of the others are left where they are. Recovery
+/// needs all tables, because it matches them by their names and former names.
+pub fn with_others(manifest: &Manifest, table: Arc<dyn StoredTable>) -> Vec<Arc<dyn StoredTable>> {
+    let name = table.description().name.clone();
+    let others = manifest.current_tables().into_iter();
+    let others = others.map(|number| &manifest.tables[number as usize]);
+    let others = others.filter(|other| other.name != name);
+    let unread = |other: &_| Arc::new(StagedTable::without_rows(TableDescription::clone(other)));
+    let others = others.map(|other| unread(other) as Arc<dyn StoredTable>);
+    std::iter::once(table).chain(others).collect()
 }
 
 /// Returns the description of the table with this name.

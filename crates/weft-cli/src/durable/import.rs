@@ -22,15 +22,15 @@ use weft::column::DecodeError;
 use weft::description::{RowChange, TableDescription};
 use weft::durability::format::{STORED_BYTES_MAX, WriteKind, push_transaction, push_write};
 use weft::durability::{
-    Backend, Epochs, FileSystem, Log, LogOptions, RecoveryOptions, StagedTable, StorageError,
-    StoredTable, end_run, lock, recover,
+    Backend, Epochs, FileSystem, Log, LogOptions, Manifest, RecoveryOptions, StagedTable,
+    StorageError, StoredTable, end_run, lock, recover,
 };
 use weft_bench::numbers::counted;
 use weft_bench::progress::Progress;
 use weft_bench::stop::Stop;
 use weft_exchange::{FilePlace, ImportError, Importer};
 
-use super::export::find;
+use super::export::{find, with_others};
 use super::reading::read_manifest;
 use super::table::sort_key;
 use super::{DirectoryArguments, show_recovery};
@@ -167,7 +167,8 @@ fn import(
     table: &Arc<ImportTable>,
     options: &RecoveryOptions<'_>,
 ) -> Result<(u64, u64), StorageError> {
-    let tables = [Arc::clone(table) as Arc<dyn StoredTable>];
+    let manifest = Manifest::read(&*backend, directory)?.unwrap_or_else(Manifest::empty);
+    let tables = with_others(&manifest, Arc::clone(table) as Arc<dyn StoredTable>);
     let mut recovered = recover(&*backend, directory, &tables, options)?;
     let epoch_before = recovered.epoch;
     if options.dry_run {
@@ -592,6 +593,47 @@ mod tests {
         let incoming = Incoming { file, rows: rows.collect(), absent: Vec::new() };
         let table = Arc::new(ImportTable::new(&table, incoming, OnDuplicate::Error));
         import(Arc::new(disk.clone()), "/db".as_ref(), &table, &RecoveryOptions::default())
+    }
+
+    /// Fault: the import matched the table with the directory alone. If another table named it as its former name, the
+    /// other table was read, renamed and filled with the rows of the file.
+    #[test]
+    fn rows_go_into_the_named_table_and_not_into_one_that_had_its_name() {
+        #[derive(Clone, Debug, PartialEq, Record)]
+        #[record(table = "clients", was = "accounts")]
+        struct Client {
+            #[record(key)]
+            id: u32,
+            owner: String,
+        }
+        #[derive(Clone, Debug, PartialEq, Record)]
+        #[record(table = "clients")]
+        struct NewClient {
+            #[record(key)]
+            id: u32,
+            owner: String,
+        }
+        let disk = SimulatedDisk::new(1);
+        let empty = || {
+            let options = DurabilityOptions::new().threads(1).checkpoint_log_bytes(None);
+            let builder = Database::builder().directory("/db").durability(options);
+            builder.backend(Arc::new(disk.clone()), true)
+        };
+        let put = |database: &Database, id| {
+            let accounts = database.table::<Account>().expect("it is open");
+            database.transact(|tx| tx.insert(&accounts, account(id))).expect("it is new");
+        };
+        put(&empty().table::<Account>().open().expect("it is new"), 1);
+        // Without the former name, `clients` is a new table, and the accounts are kept.
+        drop(empty().table::<NewClient>().open().expect("it is new"));
+        drop(empty().table::<Client>().open().expect("it is stored"));
+        import_accounts(&disk).expect("the rows fit");
+        let database = empty().table::<Account>().table::<Client>().open().expect("it is whole");
+        let accounts = database.table::<Account>().expect("it is open");
+        let clients = database.table::<Client>().expect("it is open");
+        let snapshot = database.open_snapshot().expect("it is open");
+        assert_eq!(snapshot.rows(&accounts).count(), 98);
+        assert_eq!(snapshot.rows(&clients).count(), 0);
     }
 
     #[test]

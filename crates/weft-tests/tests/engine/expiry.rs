@@ -443,6 +443,60 @@ fn a_row_whose_hook_fails_stays_and_stops_no_other_row() {
     );
 }
 
+/// A panic's payload that panics when it is dropped.
+struct Evil;
+
+impl Drop for Evil {
+    fn drop(&mut self) {
+        weft_tests::panic_quietly("the payload panics")
+    }
+}
+
+/// Fault: a panic of a hook whose payload panics, too, ended the removal of rows for good.
+#[test]
+fn a_hook_may_panic_with_any_payload() {
+    let shop = Shop::<Dbx>::new();
+    shop.run(|tx| {
+        let until = START + SECOND;
+        tx.insert(&shop.reservations, Reservation { number: 1, item: 7, pieces: 1, until })
+    });
+    shop.clock.advance(SECOND);
+    let panicking = |_: &Transaction<'_, Dbx>, _: &Reservation| -> Result<(), Error> {
+        std::panic::resume_unwind(Box::new(Evil))
+    };
+    shop.database.on_expiry(&shop.reservations, panicking).unwrap();
+    assert_eq!(shop.database.remove_expired().unwrap(), 0);
+    shop.database.on_expiry(&shop.reservations, |_, _| Ok(())).unwrap();
+    assert_eq!(shop.database.remove_expired().unwrap(), 1);
+}
+
+/// Fault: rows of other tables were not removed as long as one table had rows that had expired.
+#[test]
+fn a_table_that_cannot_be_emptied_does_not_stop_the_others() {
+    let shop = Shop::<Dbx>::new();
+    let until = START + SECOND;
+    shop.run(|tx| {
+        tx.insert(&shop.sessions, session(1, until))?;
+        tx.insert(&shop.reservations, Reservation { number: 0, item: 7, pieces: 1, until })
+    });
+    shop.clock.advance(SECOND);
+    // The hook puts another row in the place of its own, which has expired as well.
+    let (reservations, left) = (shop.reservations.clone(), Arc::new(Word::new(0)));
+    let (sessions, seen) = (shop.sessions.clone(), Arc::clone(&left));
+    let again = move |tx: &Transaction<'_, Dbx>, row: &Reservation| {
+        if tx.len(&sessions)? > 0 {
+            seen.store(u64::from(row.number), Ordering::Relaxed);
+        }
+        if row.number == 100 {
+            return Ok(());
+        }
+        tx.insert(&reservations, Reservation { number: row.number + 1, ..*row })
+    };
+    shop.database.on_expiry(&shop.reservations, again).unwrap();
+    assert_eq!(shop.database.remove_expired().unwrap(), 102);
+    assert!(left.load(Ordering::Relaxed) <= 1, "{left:?}");
+}
+
 #[test]
 fn wrong_use_is_refused_with_a_message() {
     let shop = Shop::<Dbx>::new();

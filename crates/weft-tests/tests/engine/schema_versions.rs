@@ -4,10 +4,14 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weft::durability::{Manifest, SimulatedDisk, StorageError};
 use weft::protocol::Protocol;
-use weft::{Builder, Database, DurabilityOptions, Error, Failure, Migration, Record, Violation};
+use weft::{
+    Builder, Database, DurabilityOptions, Error, Failure, ManualClock, Migration, Record,
+    Timestamp, Violation,
+};
 use weft_tests::for_each_kind;
 
 const DIRECTORY: &str = "/db";
@@ -397,6 +401,65 @@ fn hook_visits_the_rows_of_a_hash_table() {
     let mut words = rows::<Word, _>(&database);
     words.sort_by_key(|word| word.length);
     assert_eq!(words, [word("ef", 2), word("bcd", 3)]);
+}
+
+/// A row that expires, and the time at which it was written.
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(table = "sessions", expires = until)]
+struct Session {
+    #[record(key)]
+    id: u32,
+    created: Timestamp,
+    until: Timestamp,
+}
+
+/// Fault: the database got its time after the hooks had run, so that they ran in 1970. Rows that they inserted with an
+/// hour to live had expired at once.
+#[test]
+fn hooks_have_the_time_of_the_database() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let start = Timestamp::from_millis(1_800_000_000_000);
+    let session = |id, now: Timestamp| Session { id, created: now, until: now + 60 * SECOND };
+    let add = move |tx: &Migration<'_, _>| {
+        // Sessions 1 and 2 have expired. The new one takes the place of session 2.
+        assert_eq!(tx.range(&tx.table::<Session>()?, ..).count(), 0);
+        [2, 3].into_iter().try_for_each(|id| tx.insert(&tx.table()?, session(id, tx.now())))?;
+        Ok(())
+    };
+    let disk = SimulatedDisk::new(1);
+    let clock = ManualClock::new(start);
+    let program =
+        |clock: &ManualClock| on(Database::builder().table::<Session>(), &disk).clock(clock);
+    put(&program(&clock).open().unwrap(), [session(1, start), session(2, start)]);
+    clock.advance(60 * SECOND);
+    let added = |now| [session(2, now), session(3, now)];
+    let database = program(&clock).version(1).migrate(0, add).open().unwrap();
+    assert_eq!(rows::<Session, _>(&database), added(clock.time()));
+    // What is logged now about an expired row needs the row that the hooks have left.
+    put(&database, [session(1, clock.time())]);
+    drop(database);
+    // The directory has the time of the hooks, even if the clock is set back.
+    let earlier = ManualClock::new(start);
+    let database = program(&earlier).version(1).open().unwrap();
+    assert_eq!(database.transact(|tx| Ok::<_, Error>(tx.now())).unwrap(), clock.time());
+    assert_eq!(rows::<Session, _>(&database)[1..], added(clock.time()));
+    drop(database);
+
+    // Without any transaction after the hooks, too.
+    let disk = disk.crash(1);
+    let program =
+        |clock: &ManualClock| on(Database::builder().table::<Session>(), &disk).clock(clock);
+    let later = ManualClock::new(clock.time() + 3600 * SECOND);
+    let add = move |tx: &Migration<'_, _>| Ok(tx.insert(&tx.table()?, session(4, tx.now()))?);
+    drop(program(&later).version(2).migrate(1, add).open().unwrap());
+    let database = program(&earlier).version(2).open().unwrap();
+    assert_eq!(rows::<Session, _>(&database), [session(4, later.time())]);
+    // A clock that is behind does not set the hooks back.
+    let disk = disk.crash(1);
+    let program = on(Database::builder().table::<Session>(), &disk).clock(&earlier);
+    let add = move |tx: &Migration<'_, _>| Ok(tx.insert(&tx.table()?, session(5, tx.now()))?);
+    let database = program.version(3).migrate(2, add).open().unwrap();
+    assert_eq!(rows::<Session, _>(&database)[1], session(5, later.time()));
 }
 
 #[test]

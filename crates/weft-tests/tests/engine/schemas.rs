@@ -4,6 +4,8 @@
 //! The programs are modules with row types of the same tables. `v1` is the first, and each of the others changes it in
 //! its own way.
 
+mod renames;
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -684,13 +684,14 @@ impl<P: Protocol> Builder<P> {
         if of_log > 0 {
             LogWorker::reserve(&inner);
         }
+        let clock = self.clock.as_ref().filter(|_| !is_past);
         // Recovery, if there is a directory. It also starts the log. If it fails, the rows that it has recovered are
         // dropped with `inner`.
         if let Some(plan) = self.storage {
             // Decoding, and migrating, run code of the program, which may panic.
             let memories = Arc::new(FillingMemories::new(Arc::clone(&inner.shared)));
             let opened = catch_unwind(AssertUnwindSafe(|| {
-                open_storage(plan, &self.versions, &inner, &memories)
+                open_storage(plan, &self.versions, clock, &inner, &memories)
             }));
             // Dropped here, and not while a panic unwinds, since no rows are dropped during that.
             drop(memories);
@@ -701,9 +702,9 @@ impl<P: Protocol> Builder<P> {
             inner.shared.time.advance_to(storage.recovered().manifest.time);
             storage.start_checkpoints(&inner)?;
         }
-        match &self.clock {
-            Some(clock) if !is_past => clock.attach(&inner.shared),
-            _ => inner.shared.time.follow_system(),
+        match clock {
+            Some(clock) => clock.attach(&inner.shared),
+            None => inner.shared.time.follow_system(),
         }
         if let Some(options) = self.once {
             let results = Results::open(&Database::of(Arc::clone(&inner)), options)?;
@@ -721,10 +722,11 @@ pub(super) fn panic_message(payload: &(dyn Any + Send)) -> String {
 }
 
 /// Recovers the tables that are not volatile, runs the hooks that the directory needs, and makes the log record changes
-/// from now on.
+/// from now on. The hooks have the time of `clock`, or of the system, or the recovered time if it is later.
 fn open_storage<P: Protocol>(
     plan: StoragePlan,
     versions: &Versions<P>,
+    clock: Option<&ManualClock>,
     inner: &Arc<Inner<P>>,
     memories: &Arc<FillingMemories>,
 ) -> Result<Storage, Failure> {
@@ -738,12 +740,18 @@ fn open_storage<P: Protocol>(
     let migrate = |from| {
         // The transaction needs a worker.
         memories.give_up();
+        match clock {
+            Some(clock) => inner.shared.time.advance_to(clock.time().as_millis()),
+            None => inner.shared.time.follow_system(),
+        }
         let database = Database::of(Arc::clone(inner));
         versions.run(from, &database)?;
         // The hooks have deleted and replaced rows, so what is written is what a snapshot shows.
-        let snapshot = database
+        let mut snapshot = database
             .open_snapshot()
             .map_err(|failure| StorageError::Migration { from, message: failure.to_string() })?;
+        // The log may delete rows that have expired, and replace them by changes of what was there.
+        snapshot.show_expired();
         let tables: Vec<_> = named.iter().map(|&table| Arc::clone(table)).collect();
         let rows: MigratedRows = Box::new(move |position, (part, parts), sink| {
             let table = Arc::clone(&tables[position]);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use weft_htm::blocking::{Mutex, hold};
+use weft_htm::blocking::{Mutex, MutexGuard, hold};
 use weft_htm::word::{Ordering, Word};
 
 use super::background::{self, Stop};
@@ -129,11 +129,12 @@ trait Remove<P: Protocol>: Send + Sync {
     /// waits.
     fn oldest(&self) -> u64;
 
-    /// Tries hooks again that have failed.
-    fn try_again(&self);
+    /// Tries hooks again that have failed. If another thread removes rows of the table, this `waits` for it, or does nothing.
+    fn try_again(&self, waits: bool);
 
-    /// Removes a few rows. Returns how many, and whether there may be more to do at once.
-    fn remove(&self, database: &Database<P>) -> Result<(usize, bool), Failure>;
+    /// Removes a few rows. Returns how many, and whether there may be more to do at once. If another thread removes rows of
+    /// the table, this `waits` for it, or does nothing.
+    fn remove(&self, database: &Database<P>, waits: bool) -> Result<(usize, bool), Failure>;
 }
 
 struct Remover<T: Record> {
@@ -158,34 +159,39 @@ impl<T: Record, P: Protocol> Remove<P> for Remover<T> {
         self.oldest.load(Ordering::Relaxed)
     }
 
-    fn try_again(&self) {
-        if let Ok(mut failed) = self.failed.try_lock() {
+    fn try_again(&self, waits: bool) {
+        if let Some(mut failed) = self.lock(waits) {
             let now = Instant::now();
             failed.values_mut().for_each(|failed| failed.again_at = now);
         }
     }
 
-    fn remove(&self, database: &Database<P>) -> Result<(usize, bool), Failure> {
-        // Another thread removes rows of this table, or this one does, and calls this from a hook.
-        let Ok(mut failed) = self.failed.try_lock() else { return Ok((0, false)) };
+    fn remove(&self, database: &Database<P>, waits: bool) -> Result<(usize, bool), Failure> {
+        let Some(mut failed) = self.lock(waits) else { return Ok((0, false)) };
         let now = Instant::now();
         // A row that was removed in another way is not tried again.
         failed.retain(|_, failed| now < failed.again_at + 2 * BACKOFF_MAX);
         let has_hook = T::EXPIRY.is_some_and(|expiry| expiry.has_hook);
         let limit = if has_hook { 1 } else { BATCH_ROWS };
         let options = TransactionOptions::new().retries_max(RETRIES_MAX).label("weft-expiry");
-        // When the oldest of the rows that were tried had expired, and of those that were left for later.
+        // The key of the row that was tried last. When the oldest of the rows that were tried had expired, and of those
+        // that were left for later.
         let (mut tried, mut oldest, mut oldest_left) = (Vec::new(), u64::MAX, u64::MAX);
         let mut run = |tx: &Transaction<'_, P>| {
             (oldest, oldest_left) = (u64::MAX, u64::MAX);
+            tried.clear();
             tx.run_due_if(&self.table, limit, &mut |row| {
                 let expired_at = row.expires_at().as_millis();
+                let mut key = Vec::new();
                 if has_hook {
-                    tried = LongKey::from_key(&row.key()).to_bytes().as_ref().to_vec();
+                    key.extend_from_slice(LongKey::from_key(&row.key()).to_bytes().as_ref());
                 }
-                let is_wanted = failed.get(&tried).is_none_or(|failed| failed.again_at <= now);
+                let is_wanted = failed.get(&key).is_none_or(|failed| failed.again_at <= now);
                 let oldest = if is_wanted { &mut oldest } else { &mut oldest_left };
                 *oldest = expired_at.min(*oldest);
+                if is_wanted {
+                    tried = key;
+                }
                 is_wanted
             })
         };
@@ -193,7 +199,9 @@ impl<T: Record, P: Protocol> Remove<P> for Remover<T> {
         let outcome = catch_unwind(AssertUnwindSafe(run));
         let removed = match outcome {
             Ok(Ok((removed, _))) => {
-                failed.remove(&tried);
+                if removed > 0 {
+                    failed.remove(&tried);
+                }
                 removed
             }
             // Others come first, or the hook is still to be set.
@@ -211,6 +219,8 @@ impl<T: Record, P: Protocol> Remove<P> for Remover<T> {
             Err(panic) => {
                 self.oldest.store(oldest.min(oldest_left), Ordering::Relaxed);
                 let message = super::builder::panic_message(&*panic);
+                // The payload is the user's, and its `Drop` might panic, too.
+                std::mem::forget(panic);
                 self.note_failure(database, &mut failed, tried, message);
                 return Ok((0, true));
             }
@@ -224,6 +234,12 @@ impl<T: Record, P: Protocol> Remove<P> for Remover<T> {
 }
 
 impl<T: Record> Remover<T> {
+    /// Returns `None` if this does not wait, and rows of the table are being removed by another thread, or by this one, which
+    /// calls this from a hook.
+    fn lock(&self, waits: bool) -> Option<MutexGuard<'_, BTreeMap<Vec<u8>, Failed>>> {
+        if waits { Some(hold(&self.failed)) } else { self.failed.try_lock().ok() }
+    }
+
     fn note_failure<P: Protocol>(
         &self,
         database: &Database<P>,
@@ -314,8 +330,10 @@ impl<P: Protocol> Database<P> {
     /// [`Failure::Closed`], [`Failure::Loading`].
     pub fn remove_expired(&self) -> Result<usize, Failure> {
         let removers = hold(&self.inner.expiry.removers).clone();
-        removers.iter().for_each(|remover| remover.try_again());
-        self.remove_due(&removers, |_| true)
+        // Code of a row type, or a hook, that runs on this thread may be called by a removal.
+        let waits = self.claimed_worker().is_none();
+        removers.iter().for_each(|remover| remover.try_again(waits));
+        self.remove_due(&removers, waits, |_| true)
     }
 
     /// Makes time go by another clock from now on, or by that of the system, and removes rows that have expired. For a
@@ -338,27 +356,32 @@ impl<P: Protocol> Database<P> {
     }
 
     /// Removes rows until none is left that has expired, or `pause` returns false. It gets the time that the last
-    /// transaction took, and is called after each.
+    /// transaction took, and is called after each that leaves more to do. The tables take turns, so that one which cannot be
+    /// emptied does not stop the others.
     fn remove_due(
         &self,
         removers: &[Arc<dyn Remove<P>>],
+        waits: bool,
         mut pause: impl FnMut(Duration) -> bool,
     ) -> Result<usize, Failure> {
         let mut total = 0;
-        for remover in removers {
-            loop {
+        loop {
+            let mut is_done = true;
+            for remover in removers {
                 let begin = Instant::now();
-                let (removed, is_more) = remover.remove(self)?;
+                let (removed, is_more) = remover.remove(self, waits)?;
                 total += removed;
-                if !is_more {
-                    break;
-                }
-                if !pause(begin.elapsed()) {
-                    return Ok(total);
+                if is_more {
+                    is_done = false;
+                    if !pause(begin.elapsed()) {
+                        return Ok(total);
+                    }
                 }
             }
+            if is_done {
+                return Ok(total);
+            }
         }
-        Ok(total)
     }
 
     /// Removes the rows of a table in the background from now on, if that is not done already.
@@ -402,7 +425,7 @@ fn look<P: Protocol>(inner: Arc<Inner<P>>, stop: &Stop) -> bool {
     inner.shared.time.follow_system();
     let removers = hold(&inner.expiry.removers).clone();
     let database = Database::of(inner);
-    let removed = database.remove_due(&removers, |worked| {
+    let removed = database.remove_due(&removers, false, |worked| {
         let shared = &database.inner.shared;
         shared.time.follow_system();
         let oldest = removers.iter().map(|remover| remover.oldest()).min().unwrap_or(u64::MAX);
@@ -410,4 +433,52 @@ fn look<P: Protocol>(inner: Arc<Inner<P>>, stop: &Stop) -> bool {
         stop.pause(worked * if is_late { SHORT_PAUSE } else { PAUSE })
     });
     !matches!(removed, Err(Failure::Closed))
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::row::timestamp::Timestamp;
+    use crate::{ManualClock, Record, protocol::Dbx};
+
+    #[derive(Clone, Debug, Record)]
+    #[record(table = "tasks", expires(until, hook))]
+    struct Task {
+        #[record(key)]
+        id: u32,
+        until: Timestamp,
+    }
+
+    /// Fault: a row that was looked at and left for later counted as tried. When nothing else was due, its failures were
+    /// forgotten, and the hook ran again at once instead of after a growing time.
+    #[test]
+    fn failing_hook_waits_for_its_time() {
+        let start = Timestamp::from_millis(1_000_000);
+        let clock = ManualClock::new(start);
+        let database = Database::builder().table::<Task>().clock(&clock).open().unwrap();
+        let tasks = database.table::<Task>().unwrap();
+        let calls = Arc::new(Word::new(0));
+        let counted = Arc::clone(&calls);
+        let hook = move |_: &Transaction<'_, Dbx>, _: &Task| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Err(Failure::NoSuchRow { table: "tasks", key: "7".to_owned() }.into())
+        };
+        database.on_expiry(&tasks, hook).unwrap();
+        database.transact(|tx| tx.insert(&tasks, Task { id: 1, until: start })).unwrap();
+        let oldest = Word::new(u64::MAX);
+        let remover = Remover { table: tasks, failed: Mutex::default(), oldest };
+        for round in 0..3 {
+            Remove::<Dbx>::remove(&remover, &database, true).unwrap();
+            let mut failed = hold(&remover.failed);
+            assert_eq!(failed.len(), 1, "round {round}");
+            // However slow this test is, the time does not pass.
+            failed.values_mut().for_each(|failed| failed.again_at += BACKOFF_MAX);
+        }
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+        // When its time has come, the row is tried again, and waits for twice as long.
+        <Remover<Task> as Remove<Dbx>>::try_again(&remover, true);
+        Remove::<Dbx>::remove(&remover, &database, true).unwrap();
+        assert_eq!(calls.load(Ordering::Relaxed), 2);
+        assert_eq!(hold(&remover.failed).values().map(|it| it.failures).collect::<Vec<_>>(), [2]);
+    }
 }

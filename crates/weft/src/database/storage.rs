@@ -368,9 +368,11 @@ impl Storage {
             keep_log_bytes: plan.options.keep_log_bytes,
             ..RecoveryOptions::default()
         };
-        let mut migrate = |from, epoch| {
+        let mut migrate = |from, epoch, time| {
             shared.clock.start_at(epoch);
-            migrate(from)
+            shared.time.advance_to(time);
+            let rows = migrate(from)?;
+            Ok((rows, shared.time.present()))
         };
         let program = Some((version, &mut migrate as &mut Migrate<'_>));
         let recovered = recover_as(&*plan.backend, &plan.directory, tables, &options, program)?;
@@ -554,7 +556,8 @@ impl<P: Protocol> CheckpointedSnapshot<'_, P> {
                            open the directory itself before this";
             return Err(StorageError::SchemaMismatch { message: message.to_owned() });
         }
-        let tables = self.kept.iter().map(|(_, table)| Arc::clone(table) as Arc<dyn StoredTable>);
+        let stored = |table: &Arc<StagedTable>| Arc::clone(table) as Arc<dyn StoredTable>;
+        let tables = self.kept.iter().map(|(number, table)| (*number, stored(table)));
         let tables: Vec<_> = tables.collect();
         let StoragePlan { backend, directory, options, at_epoch, .. } = &storage.plan;
         let epoch = at_epoch.unwrap_or_else(|| self.epoch());

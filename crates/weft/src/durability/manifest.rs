@@ -48,7 +48,7 @@
 //! number when the encoding of its rows changes (because a column was added), since rows in both
 //! encodings exist until the next checkpoint. The last number of a name is the current one. If a
 //! table is renamed, all its numbers get the new name. A number is never used again, nor is that of
-//! a dropped table.
+//! a dropped table. Different tables have different names, unless all but one of them were dropped.
 
 use std::path::Path;
 

@@ -136,6 +136,12 @@ pub trait StoredTable: Send + Sync {
 
     /// Returns how many rows the table has.
     fn rows(&self) -> u64;
+
+    /// Returns whether recovery puts the stored rows into the table. If not, the rows are not read, and
+    /// stay in the directory as they are. Recovery that writes all rows again puts them in all tables.
+    fn wants_rows(&self) -> bool {
+        true
+    }
 }
 
 /// A phase of recovery.
@@ -281,8 +287,8 @@ pub fn recover(
 
 /// As [`recover`], for a program that has declared the version of its schema. `None` stands for a
 /// tool, which leaves the version as it is. If the directory has an older version, calls the
-/// function with that version, and with an epoch in which no other transaction commits. All rows
-/// are written again, as it leaves them.
+/// function with that version, with an epoch in which no other transaction commits, and with the
+/// time of the recovered state. All rows are written again, as it leaves them.
 ///
 /// # Errors
 /// As [`recover`]; those of the function, which leave the directory unchanged.
@@ -331,14 +337,17 @@ pub(crate) fn recover_as(
     time(&mut durations.build_indexes, || build_indexes(tables, options))?;
 
     // 5: run the program's hooks.
-    let migrated =
-        migrate.map(|(from, migrate)| migrate(from, log.assessment.next_epoch)).transpose()?;
+    let recovered_time = manifest.time.max(replayed.time);
+    let migrated = migrate
+        .map(|(from, migrate)| migrate(from, log.assessment.next_epoch, recovered_time))
+        .transpose()?;
+    let (migrated, migrated_time) = migrated.unzip();
 
     // 6: settle, unless the directory must stay as it is.
     let next_segments = next_segments(&manifest, &log, options.loggers);
     let (mut next, table_numbers) =
         next_manifest(&manifest, &log, tables, &targets, options.loggers);
-    next.time = next.time.max(replayed.time);
+    next.time = migrated_time.unwrap_or(recovered_time);
     // What was rewritten, and what hooks have written, are the rows of an epoch of their own.
     let rewritten_epoch = next.first_epoch;
     next.first_epoch += u64::from(targets.rewrites());
@@ -371,26 +380,28 @@ pub(crate) fn recover_as(
 }
 
 /// Reads the rows of some tables of an open database, as they were at the end of `epoch`, which is
-/// durable, into `tables`. The database may go on writing its log, but must not write a checkpoint.
+/// durable, into `tables`. Each table has the newest description of its number in the manifest. The
+/// database may go on writing its log, but must not write a checkpoint.
 ///
 /// # Errors
 /// As [`recover`].
 pub fn read_rows(
     backend: &dyn Backend,
     directory: &Path,
-    tables: &[Arc<dyn StoredTable>],
+    tables: &[(u32, Arc<dyn StoredTable>)],
     epoch: u64,
     threads: usize,
 ) -> Result<(), StorageError> {
     let options = RecoveryOptions { threads, ..RecoveryOptions::default() };
     let manifest = Manifest::read(backend, directory)?.unwrap_or_else(Manifest::empty);
-    let targets = Targets::match_tables(&manifest, tables, &options, false)?;
+    // By number, because names and former names say what a table is only among all tables.
+    let targets = Targets::of_numbers(&manifest, tables);
     let listing = segments::list(backend, directory, &manifest)?;
     let log = scan_all(backend, listing, threads, &|_, _| (), |_, _| Ok(()))?;
     load_checkpoint(backend, directory, &manifest, &targets, &options)?;
     let after = manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.epoch);
     replay::replay(backend, &log, after, epoch, &targets, &options)?;
-    targets.convert(tables, threads)
+    Ok(())
 }
 
 fn time<T>(duration: &mut Duration, phase: impl FnOnce() -> T) -> T {

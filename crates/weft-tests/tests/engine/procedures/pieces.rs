@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use weft::protocol::Protocol;
 use weft::{
-    Database, Error, Failure, ManualClock, Record, Table, Timestamp, Transaction, columns_of,
+    Database, Error, Failure, ManualClock, Record, Table, Timestamp, Transaction, column_of,
+    columns_of,
 };
 use weft_procedures::chopping::Options;
 use weft_procedures::{Execute, Procedure, Shape, procedure};

@@ -7,7 +7,8 @@
 //!   every row can be converted alone       through an Adaptation, into the program's table
 //!   some rows may not fit, or code of the  into a StagedTable, in the newest stored form; when the
 //!   program makes columns or rows          log is replayed, what is left of the rows is converted
-//!   the program does not have the table    nowhere, unless all rows are written again
+//!   the program does not have the table,   nowhere, unless all rows are written again
+//!   or does not want its rows
 //! ```
 //!
 //! After rows were converted by the program's code, or one by one, the directory holds rows that a
@@ -29,7 +30,7 @@ use super::{RecoveryOptions, StoredTable};
 use crate::error::{RowViolations, StorageError};
 use crate::row::column::DecodeError;
 use crate::row::description::{
-    Adaptation, OpenedTable, RowFault, StoredRow, TableDescription, TableMatch, compare,
+    Adaptation, OpenedTable, RowFault, Step, StoredRow, TableDescription, TableMatch, compare,
 };
 
 /// The current tables, by the numbers in stored rows.
@@ -61,6 +62,8 @@ struct Target {
 struct Opened {
     /// The newest number of its rows, and their description.
     number: u32,
+    /// All numbers of its rows.
+    lineage: Vec<u32>,
     stored: TableDescription,
     table: OpenedTable,
     /// The rows that have to be converted when the log is replayed.
@@ -158,6 +161,7 @@ impl Targets {
                 }
                 TableMatch::Opened(table) => {
                     let current = table.current;
+                    let is_left = !rewrites && !tables[current].wants_rows();
                     let is_staged = !table.is_simple() || rewrites && !table.kept.is_empty();
                     let make = |description| Arc::new(StagedTable::new(description));
                     let staged = is_staged.then(|| make(stored.clone()));
@@ -171,25 +175,63 @@ impl Targets {
                         Some(staged) => Arc::clone(staged) as Arc<dyn StoredTable>,
                         None => Arc::clone(&tables[current]),
                     };
-                    let opened =
-                        Opened { number, stored: stored.clone(), table: *table, staged, full };
-                    targets.opened[current] = Some(opened);
+                    targets.opened[current] = Some(Opened {
+                        number,
+                        lineage: lineage.clone(),
+                        stored: stored.clone(),
+                        table: *table,
+                        staged,
+                        full,
+                    });
+                    if is_left {
+                        continue;
+                    }
                     destination
                 }
             };
-            for (position, &number) in lineage.iter().enumerate() {
-                let chain = lineage[position..].iter();
-                let chain: Vec<_> =
-                    chain.map(|&number| &manifest.tables[number as usize]).collect();
-                targets.numbers[number as usize] = Some(Target {
-                    destination: Arc::clone(&destination),
-                    stored: chain[0].clone(),
-                    written: chain[0].written().into_owned(),
-                    adaptation: Adaptation::new(&chain, step.as_ref()),
-                });
-            }
+            targets.lead(manifest, &lineage, &destination, step.as_ref());
         }
         Ok(targets)
+    }
+
+    /// Leads the rows of some stored tables, given by their newest numbers, into tables with the
+    /// stored descriptions.
+    pub(super) fn of_numbers(
+        manifest: &Manifest,
+        tables: &[(u32, Arc<dyn StoredTable>)],
+    ) -> Targets {
+        let mut targets = Targets {
+            numbers: manifest.tables.iter().map(|_| None).collect(),
+            opened: Vec::new(),
+            kept: Vec::new(),
+            dropped: Vec::new(),
+            rewrites: false,
+        };
+        for (number, table) in tables {
+            targets.lead(manifest, &manifest.lineage(*number), table, None);
+        }
+        targets
+    }
+
+    /// Leads the rows with all numbers of a stored table to `destination`. The step `last` converts
+    /// rows of the newest number.
+    fn lead(
+        &mut self,
+        manifest: &Manifest,
+        lineage: &[u32],
+        destination: &Arc<dyn StoredTable>,
+        last: Option<&Step>,
+    ) {
+        for (position, &number) in lineage.iter().enumerate() {
+            let chain = lineage[position..].iter();
+            let chain: Vec<_> = chain.map(|&number| &manifest.tables[number as usize]).collect();
+            self.numbers[number as usize] = Some(Target {
+                destination: Arc::clone(destination),
+                stored: chain[0].clone(),
+                written: chain[0].written().into_owned(),
+                adaptation: Adaptation::new(&chain, last),
+            });
+        }
     }
 
     /// Returns where the rows of table `number` go, or `None` if they are not needed.
@@ -359,8 +401,9 @@ impl Targets {
                 let reached = opened.stored.next_key.max(staged);
                 reached.into_iter().for_each(|next| table.pass_keys(next));
                 description.next_key = table.next_key().max(reached);
-                // All forms of the table have its present name.
-                for number in next.lineage(opened.number) {
+                // All forms of the table have its present name. Other tables may have been renamed
+                // already, so the manifest's names do not show which forms these are.
+                for &number in &opened.lineage {
                     next.tables[number as usize].name.clone_from(&description.name);
                 }
                 if opened.table.step.is_some() && description.is_stored_as(&opened.stored) {

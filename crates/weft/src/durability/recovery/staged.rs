@@ -25,13 +25,21 @@ pub struct StagedTable {
     shards: [Mutex<Shard>; SHARDS],
     /// The numbers of generated keys.
     numbers: KeyNumbers,
+    wants_rows: bool,
 }
 
 impl StagedTable {
     /// Creates an empty table.
     pub fn new(description: TableDescription) -> StagedTable {
         let numbers = KeyNumbers::new(description.next_key.unwrap_or(0));
-        StagedTable { description, shards: std::array::from_fn(|_| Mutex::default()), numbers }
+        let shards = std::array::from_fn(|_| Mutex::default());
+        StagedTable { description, shards, numbers, wants_rows: true }
+    }
+
+    /// Creates an empty table that stands for a stored table whose rows the tool does not need. Tables
+    /// are matched by their names and former names, so a tool that reads one table names all of them.
+    pub fn without_rows(description: TableDescription) -> StagedTable {
+        StagedTable { wants_rows: false, ..StagedTable::new(description) }
     }
 
     /// Removes the rows of part `part` of `parts`, and returns them, in no order.
@@ -106,6 +114,10 @@ impl StoredTable for StagedTable {
     ) -> Result<(), StorageError> {
         let mut shards = self.shards.iter().skip(part).step_by(parts);
         shards.try_for_each(|shard| hold(shard).values().try_for_each(|row| sink(row)))
+    }
+
+    fn wants_rows(&self) -> bool {
+        self.wants_rows
     }
 
     fn next_key(&self) -> Option<u64> {

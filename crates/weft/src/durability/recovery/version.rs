@@ -12,8 +12,10 @@ pub(crate) type MigratedRows =
 pub(crate) type RowSink<'a> = dyn FnMut(&[u8]) -> Result<(), StorageError> + 'a;
 
 /// Brings the tables that were recovered from a version of the schema to the program's, in an epoch in which
-/// nothing else commits.
-pub(crate) type Migrate<'a> = dyn FnMut(u32, u64) -> Result<MigratedRows, StorageError> + 'a;
+/// nothing else commits. The last argument is the time of the recovered state. Returns the rows, and the database's time
+/// afterwards, which is at least the recovered one.
+pub(crate) type Migrate<'a> =
+    dyn FnMut(u32, u64, u64) -> Result<(MigratedRows, u64), StorageError> + 'a;
 
 /// The version of a program's schema.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use super::conversion::{Conversion, Fit, Obstacles, source_of};
+use super::conversion::{Conversion, Fit, Obstacles, sources_of};
 use super::{ColumnDescription, RowChange, StoredRow, TableDescription, TypeDescription};
 use crate::row::column::DecodeError;
 use crate::row::schema::Violation;
@@ -108,20 +108,36 @@ pub fn compare(
     dropped: &[String],
 ) -> Result<Vec<TableMatch>, SchemaMismatch> {
     let mut differences = Vec::new();
-    let mut becomes = vec![None; stored.len()];
-    for position in 0..current.len() {
-        if let Some(source) = source_of(stored, current, position) {
-            becomes[source] = Some(position);
-        }
-    }
+    let sources = sources_of(stored, current);
     let mut matches = Vec::with_capacity(stored.len());
-    for (table, becomes) in stored.iter().zip(becomes) {
-        let Some(position) = becomes else {
+    for (number, table) in stored.iter().enumerate() {
+        let mut becomes = (0..current.len()).filter(|&position| sources[position] == Some(number));
+        let mut found = Vec::new();
+        let difference = |what| Difference { table: table.name.clone(), what };
+        let Some(position) = becomes.next() else {
             let is_dropped = dropped.contains(&table.name);
+            // Two tables of one name could not be told apart.
+            let same = current.iter().position(|other| other.name == table.name);
+            if let Some(source) = same.and_then(|same| sources[same])
+                && !is_dropped
+            {
+                differences.push(difference(format!(
+                    "a newer program has renamed the program's table of this name to `{}`, and \
+                     this is another table, which cannot be kept under the same name: open the \
+                     directory with the newer program",
+                    stored[source].name
+                )));
+            }
             matches.push(if is_dropped { TableMatch::Dropped } else { TableMatch::Kept });
             continue;
         };
-        let mut found = Vec::new();
+        if let Some(other) = becomes.next() {
+            found.push(format!(
+                "the tables `{}` and `{}` of the program both had this name: remove `was` from one \
+                 of them",
+                current[position].name, current[other].name
+            ));
+        }
         if dropped.contains(&current[position].name) {
             found.push("the program opens it, and drops it: leave out one of the two".to_owned());
         }
@@ -129,7 +145,6 @@ pub fn compare(
             Ok(opened) => matches.push(TableMatch::Opened(Box::new(opened))),
             Err(more) => found.extend(more),
         }
-        let difference = |what| Difference { table: table.name.clone(), what };
         differences.extend(found.into_iter().map(difference));
     }
     if differences.is_empty() { Ok(matches) } else { Err(SchemaMismatch { differences }) }
@@ -143,6 +158,7 @@ impl OpenedTable {
     ) -> Result<OpenedTable, Vec<String>> {
         let mut obstacles = Obstacles { dropped: Some(&current.dropped), found: Vec::new() };
         let step = Step::new(stored, current, &mut obstacles);
+        step.expect_different_sources(current, &mut obstacles);
         let is_migrated = !obstacles.found.is_empty() && current.is_migrated;
         if is_migrated {
             obstacles.found.clear();
@@ -159,8 +175,14 @@ impl OpenedTable {
         let kept: Vec<usize> = (0..stored.columns.len()).filter(is_kept).collect();
         let mut found = Vec::new();
         for column in kept.iter().map(|&position| &stored.columns[position]) {
-            if column.default.is_none() {
-                let name = &column.name;
+            let name = &column.name;
+            if current.columns.iter().any(|other| other.name == *name) {
+                found.push(format!(
+                    "a newer program has renamed the program's column `{name}`, and has another \
+                     column of this name, which cannot be kept under the same name: open the \
+                     directory with the newer program"
+                ));
+            } else if column.default.is_none() {
                 found.push(format!(
                     "column `{name}` is stored, and the program does not have it. If it is not \
                      needed any more, say so: `#[record(dropped({name}))]`. If the program is \
@@ -287,8 +309,7 @@ impl Step {
         let (columns, now) = (&stored.columns, &current.columns);
         let mut fit = Fit::Same;
         let mut sources = Vec::with_capacity(now.len());
-        for (position, column) in now.iter().enumerate() {
-            let source = source_of(columns, now, position);
+        for (column, source) in now.iter().zip(sources_of(columns, now)) {
             sources.push(match (source, &column.default) {
                 (Some(source), _) => {
                     let types = (&columns[source].type_of, &column.type_of);
@@ -332,6 +353,36 @@ impl Step {
         let types = now.iter().map(|column| column.type_of.clone()).collect();
         let appended = appended(columns.len(), &sources);
         Step { stored: stored.clone(), types, sources, appended, key, fit }
+    }
+
+    /// Notes the columns of `current` that come from the same stored column. A logged change of the
+    /// stored column would reach only one of them.
+    fn expect_different_sources(&self, current: &TableDescription, obstacles: &mut Obstacles<'_>) {
+        for (position, source) in self.sources.iter().enumerate() {
+            let Source::Stored(from, _) = source else { continue };
+            if let Some((first, ..)) = self.target(*from)
+                && first < position
+            {
+                obstacles.found.push(format!(
+                    "the columns `{}` and `{}` both were the stored column `{}`: remove `was` from \
+                     one of them, and compute it from the row with `#[record(computed = …)]`",
+                    current.columns[first].name,
+                    current.columns[position].name,
+                    self.stored.columns[*from].name
+                ));
+            }
+        }
+    }
+
+    /// Returns what the stored column at `from` becomes: the position of the current column, the
+    /// conversion of its values, and their current type.
+    fn target(&self, from: usize) -> Option<(usize, &Conversion, &TypeDescription)> {
+        self.sources.iter().enumerate().find_map(|(position, source)| match source {
+            Source::Stored(it, conversion) if *it == from => {
+                Some((position, conversion, &self.types[position]))
+            }
+            _ => None,
+        })
     }
 
     /// Returns whether the rows of both tables are stored in the same way.
@@ -527,23 +578,23 @@ impl Adaptation {
     /// exist any more is left out.
     ///
     /// # Errors
-    /// If a column's value is not one of its stored type.
+    /// If a column's value, or an operation's operand, is not one of its stored type.
     pub fn change(&self, change: &mut RowChange<'_>) -> Result<(), DecodeError> {
         for step in &self.steps {
+            if let RowChange::Operation(operation) = change
+                && let Some((_, conversion, current)) = step.target(operation.column)
+            {
+                operation.convert_tuple(conversion, current)?;
+            }
             change.move_columns(|from, value| {
-                let is_from =
-                    |source: &Source| matches!(source, Source::Stored(it, _) if *it == from);
-                let Some(position) = step.sources.iter().position(is_from) else {
+                let Some((position, conversion, current)) = step.target(from) else {
                     return Ok(None);
-                };
-                let Source::Stored(_, conversion) = &step.sources[position] else {
-                    unreachable!("it is the stored column's place")
                 };
                 if let Some(value) = value
                     && *conversion != Conversion::Keep
                 {
                     let mut converted = Vec::new();
-                    let to = (conversion, &step.types[position]);
+                    let to = (conversion, current);
                     let outcome = step.value(from, to, value, &mut converted);
                     outcome.map_err(|violation| DecodeError::new(&[], violation.message))?;
                     *value = Cow::Owned(converted);

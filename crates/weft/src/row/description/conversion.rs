@@ -32,8 +32,9 @@ pub(super) enum Conversion {
     Elements(Box<Conversion>, bool),
     /// The elements of a tuple are converted.
     Tuple(Vec<Conversion>),
-    /// The fields of a struct come from these sources.
-    Fields(Vec<FieldSource>),
+    /// The fields of a struct come from these sources. The flag says that every stored field is one
+    /// of them.
+    Fields(Vec<FieldSource>, bool),
     /// The variants have these positions; `None` for a variant that does not exist any more, with
     /// their names.
     Variants(Vec<Result<usize, String>>),
@@ -67,29 +68,54 @@ pub(super) trait Named {
     fn was(&self) -> &[String];
 }
 
-/// Returns the position in `stored` of the column, field or table that has become
-/// `current[position]`. It is the one of the same name, unless a `was` says otherwise. The `was` of
-/// an item counts if the other side does not have an item of its name. So it also leads back from a
-/// newer directory to an older program.
-pub(super) fn source_of<N: Named>(stored: &[N], current: &[N], position: usize) -> Option<usize> {
-    let named = |items: &[N], name: &str| items.iter().position(|item| item.name() == name);
-    let former = |item: &N| item.was().iter().find_map(|name| named(stored, name));
-    let item = &current[position];
-    // The stored one that once had this name, and that the program does not have.
-    let later = stored.iter().position(|other| {
-        other.was().iter().any(|name| name == item.name()) && named(current, other.name()).is_none()
-    });
-    match named(stored, item.name()) {
-        None => former(item).or(later),
-        Some(_) if later.is_some() => later,
-        // Perhaps another one has been renamed, and this one has taken its name.
-        Some(same) => {
-            let is_taken = current
-                .iter()
-                .any(|other| named(stored, other.name()).is_none() && former(other) == Some(same));
-            (!is_taken).then_some(same)
+/// Returns, for each column, field or table of `current`, the position in `stored` of the one that
+/// it was. It is the one of the same name, unless a `was` says otherwise.
+///
+/// The `was` of a current item leads to an earlier name, from an older directory to a newer
+/// program. The `was` of a stored item leads back, from a newer directory to an older program.
+pub(super) fn sources_of<N: Named>(stored: &[N], current: &[N]) -> Vec<Option<usize>> {
+    let forward = renamed(stored, current);
+    let mut back = vec![None; current.len()];
+    for (source, position) in renamed(current, stored).into_iter().enumerate() {
+        if let Some(position) = position
+            && !forward.contains(&Some(source))
+        {
+            back[position] = back[position].or(Some(source));
         }
     }
+    let is_free = |same: &usize| !forward.contains(&Some(*same)) && !back.contains(&Some(*same));
+    let source = |(position, item): (usize, &N)| {
+        let same = named(stored, item.name()).filter(is_free);
+        forward[position].or(back[position]).or(same)
+    };
+    current.iter().enumerate().map(source).collect()
+}
+
+/// Returns, for each item of `newer`, the position in `older` of the item that it has renamed, if it
+/// has renamed one. The `was` of an item counts if `older` has no item of its name. It also counts if
+/// that item is now another one, so that a name can be given up and used again in the same program.
+fn renamed<N: Named>(older: &[N], newer: &[N]) -> Vec<Option<usize>> {
+    let mut sources = vec![None; newer.len()];
+    loop {
+        let mut is_done = true;
+        for (position, item) in newer.iter().enumerate() {
+            let is_renamed = sources[position].is_none()
+                && !item.was().is_empty()
+                && named(older, item.name()).is_none_or(|same| sources.contains(&Some(same)));
+            if is_renamed {
+                sources[position] = item.was().iter().find_map(|name| named(older, name));
+                is_done &= sources[position].is_none();
+            }
+        }
+        if is_done {
+            return sources;
+        }
+    }
+}
+
+/// Returns the position of the item with this name.
+fn named<N: Named>(items: &[N], name: &str) -> Option<usize> {
+    items.iter().position(|item| item.name() == name)
 }
 
 impl Type {
@@ -203,9 +229,9 @@ impl Conversion {
         let mut worst = Fit::Always;
         let mut sources = Vec::new();
         let mut is_used = vec![false; stored.len()];
-        for (position, field) in current.iter().enumerate() {
+        for (field, source) in current.iter().zip(sources_of(stored, current)) {
             let path = format!("{path}.{}", field.name);
-            if let Some(source) = source_of(stored, current, position) {
+            if let Some(source) = source {
                 is_used[source] = true;
                 let type_of = &stored[source].type_of;
                 let made = Self::new(&path, type_of, &field.type_of, obstacles);
@@ -222,6 +248,7 @@ impl Conversion {
                 ));
             }
         }
+        let is_whole = is_used.iter().all(|is_used| *is_used);
         for (field, _) in stored.iter().zip(is_used).filter(|(_, is_used)| !is_used) {
             let path = format!("{path}.{}", field.name);
             if !obstacles.is_dropped(&path) {
@@ -233,13 +260,19 @@ impl Conversion {
             }
         }
         let is_possible = obstacles.found.len() == found_before;
-        is_possible.then_some((Conversion::Fields(sources), worst))
+        is_possible.then_some((Conversion::Fields(sources, is_whole), worst))
     }
 
     /// Returns whether different values stay different.
     pub fn is_injective(&self) -> bool {
         match self {
-            Conversion::Fields(_) => false,
+            Conversion::Fields(sources, is_whole) => {
+                let is_injective = |source: &FieldSource| match source {
+                    FieldSource::Stored(_, conversion) => conversion.is_injective(),
+                    FieldSource::Default(_) => true,
+                };
+                *is_whole && sources.iter().all(is_injective)
+            }
             Conversion::Wrap(inner)
             | Conversion::Unwrap(inner)
             | Conversion::Inside(inner)
@@ -298,7 +331,7 @@ impl Conversion {
                 let converted = elements.iter().zip(values).map(|(it, value)| it.convert(value));
                 Value::Tuple(converted.collect::<Result<_, _>>()?)
             }
-            (Conversion::Fields(sources), Value::Tuple(values)) => {
+            (Conversion::Fields(sources, _), Value::Tuple(values)) => {
                 let field = |source: &FieldSource| match source {
                     FieldSource::Stored(position, it) => it.convert(values[*position].clone()),
                     FieldSource::Default(value) => Ok(value.clone()),

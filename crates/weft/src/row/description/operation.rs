@@ -20,6 +20,8 @@ pub struct StoredOperation<'a> {
     type_of: &'a TypeDescription,
     kind: OperationKind,
     operand: &'a [u8],
+    /// The type to which the operand was converted, and the result.
+    converted: Option<(TypeDescription, Vec<u8>)>,
 }
 
 impl TableDescription {
@@ -57,7 +59,7 @@ impl TableDescription {
         let skipped = skip_operand(&self.columns[column].type_of, kind, &mut rest);
         skipped.map_err(|error| error.in_column(name(), length_bytes))?;
         let type_of = &self.columns[column].type_of;
-        let read = StoredOperation { column, type_of, kind, operand };
+        let read = StoredOperation { column, type_of, kind, operand, converted: None };
         match rest.is_empty() {
             true => Ok((key, RowChange::Operation(read))),
             false => Err(DecodeError::goes_on(rest, "an operation").within(length_bytes)),
@@ -76,7 +78,7 @@ impl<'a> StoredOperation<'a> {
         self.kind
     }
 
-    /// Returns the operand's stored form, which [`format`](crate::durability::format) describes.
+    /// Returns the operand's form in the log, which [`format`](crate::durability::format) describes.
     pub fn operand(&self) -> &'a [u8] {
         self.operand
     }
@@ -100,17 +102,58 @@ impl StoredOperation<'_> {
                 return Ok(());
             }
             let column = &table.columns[position];
-            let applied = if column.type_of.is_stored_as(self.type_of) {
-                apply(self.type_of, self.kind, value, self.operand, output)
+            let (type_of, operand) = self.type_and_operand();
+            let applied = if column.type_of.is_stored_as(type_of) {
+                apply(type_of, self.kind, value, operand, output)
             } else {
                 self.apply_to_converted(&column.type_of, value, output)
             };
             applied.map_err(|error| error.in_column(column.name.clone(), row.len()))
         })
     }
-}
 
-impl StoredOperation<'_> {
+    /// Converts an ordered tuple, if the operand is one, as the values of the column are converted to
+    /// type `current`. So the operation applies to the converted column.
+    ///
+    /// The other operands are numbers. They stay as they are, and so does a tuple if the operation
+    /// does not exist for type `current`.
+    pub(super) fn convert_tuple(
+        &mut self,
+        conversion: &Conversion,
+        current: &TypeDescription,
+    ) -> Result<(), DecodeError> {
+        let (type_of, operand) = self.type_and_operand();
+        let mut tuple = operand;
+        match self.kind {
+            OperationKind::OrderedPut => {}
+            OperationKind::TopKInsert => {
+                read_leb128(&mut tuple)?;
+                bool::read(&mut tuple)?;
+            }
+            _ => return Ok(()),
+        }
+        if *conversion == Conversion::Keep || operand_of(current, self.kind, operand).is_err() {
+            return Ok(());
+        }
+        // A column with this tuple alone, an option or a list, is the byte 1 and the tuple.
+        let alone = [&[1], tuple].concat();
+        let mut converted = Vec::new();
+        conversion
+            .convert_stored(&alone, (type_of, current), &mut converted)
+            .map_err(|what| DecodeError::new(operand, what))?;
+        let options = &operand[..operand.len() - tuple.len()];
+        self.converted = Some((current.clone(), [options, &converted[1..]].concat()));
+        Ok(())
+    }
+
+    /// Returns the type of the columns to which the operation applies, and the operand for this type.
+    fn type_and_operand(&self) -> (&TypeDescription, &[u8]) {
+        match &self.converted {
+            Some((type_of, operand)) => (type_of, operand),
+            None => (self.type_of, self.operand),
+        }
+    }
+
     /// Applies the operation to a value that was converted to type `current`: converts it back to
     /// the type that the operation is for, and the result to `current` again.
     fn apply_to_converted(
@@ -119,6 +162,7 @@ impl StoredOperation<'_> {
         value: &[u8],
         output: &mut Vec<u8>,
     ) -> Result<(), DecodeError> {
+        let (type_of, operand) = self.type_and_operand();
         let convert = |value: &[u8], from: &TypeDescription, to: &TypeDescription| {
             let mut obstacles = Obstacles { dropped: None, found: Vec::new() };
             let conversion = Conversion::new("", from, to, &mut obstacles);
@@ -127,13 +171,13 @@ impl StoredOperation<'_> {
                 Some((it, _)) => it.convert_stored(value, (from, to), &mut converted),
                 None => Err(obstacles.found.join("; ")),
             }
-            .map_err(|what| DecodeError::new(self.operand, what))
+            .map_err(|what| DecodeError::new(operand, what))
             .map(|()| converted)
         };
         let mut applied = Vec::new();
-        let stored = convert(value, current, self.type_of)?;
-        apply(self.type_of, self.kind, &stored, self.operand, &mut applied)?;
-        output.append(&mut convert(&applied, self.type_of, current)?);
+        let stored = convert(value, current, type_of)?;
+        apply(type_of, self.kind, &stored, operand, &mut applied)?;
+        output.append(&mut convert(&applied, type_of, current)?);
         Ok(())
     }
 }
