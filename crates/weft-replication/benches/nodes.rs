@@ -172,7 +172,7 @@ fn measure_backups(rows: u64) {
     let directory = std::env::temp_dir().join(format!("weft-backups-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory).expect("it is created");
-    let store = LocalFileSystem::new_with_prefix(&directory).expect("it is there");
+    let store = LocalFileSystem::new_with_prefix(&directory).expect("it is there").with_fsync(true);
     let backups = Arc::new(Backups::open(Arc::new(store), "accounts").expect("it opens"));
     let log = SimulatedLog::new(1);
     let builder = || NodeBuilder::new(Database::builder).table::<Account>();

@@ -11,6 +11,9 @@
 //! A new node begins with the newest backup, and reads the log from there. If that backup is damaged, it takes the one
 //! before it. So the log is [truncated](crate::Node::truncate_log) only below the *second*-newest one.
 //!
+//! A backup must be on the disk before the log is truncated because of it. So a `LocalFileSystem` needs `with_fsync(true)`.
+//! [`Backups::at`] sets that.
+//!
 //! The crate `object_store` has the clients. Choose yours with the features of that crate:
 //!
 //! ```rust
@@ -30,8 +33,8 @@
 //!
 //! # let directory = std::env::temp_dir().join(format!("weft-backups-{}", std::process::id()));
 //! # std::fs::create_dir_all(&directory)?;
-//! let store = Arc::new(LocalFileSystem::new_with_prefix(&directory)?);
-//! let backups = Arc::new(Backups::open(store, "accounts")?);
+//! let store = LocalFileSystem::new_with_prefix(&directory)?.with_fsync(true);
+//! let backups = Arc::new(Backups::open(Arc::new(store), "accounts")?);
 //! let log = SimulatedLog::new(1);
 //! let builder = || NodeBuilder::new(Database::builder).table::<Account>();
 //! let node = builder().start(log.connect())?;
@@ -61,6 +64,10 @@ use crate::base::{BackupSource, FoundBackup, capture, copy_files};
 use crate::node::{Node, NodeBuilder, ReplicationError, unwritable};
 use crate::position::StoredPosition;
 use crate::reader::{Position, ReplicationToken};
+
+mod reading;
+
+use reading::BackupDisk;
 
 /// How many bytes a part has at most.
 const PART_BYTES: usize = 8 << 20;
@@ -270,28 +277,6 @@ impl Client {
         let objects = found.objects.iter().filter_map(|object| name(&object.location));
         Ok((objects.collect(), found.common_prefixes.iter().filter_map(name).collect()))
     }
-
-    /// Reads a file of a backup.
-    fn read(&self, backup: &Backup, path: &Path) -> Result<Vec<u8>, BackupError> {
-        let damaged = |what: String| BackupError::Damaged { name: backup.name.clone(), what };
-        let parts = backup.files.get(path);
-        let parts = parts.ok_or_else(|| damaged(format!("it has no file {}", path.display())))?;
-        let mut bytes = Vec::new();
-        for part in parts {
-            let name = format!("{:06}", part.number);
-            let read = match self.get(self.path(&backup.name, &name)) {
-                Err(object_store::Error::NotFound { .. }) => {
-                    return Err(damaged(format!("part {name} is missing")));
-                }
-                read => read?,
-            };
-            if read.len() as u64 != part.bytes || crc32c::crc32c(&read) != part.checksum {
-                return Err(damaged(format!("part {name} has a wrong length or checksum")));
-            }
-            bytes.extend_from_slice(&read);
-        }
-        Ok(bytes)
-    }
 }
 
 impl Drop for Client {
@@ -304,7 +289,8 @@ impl Drop for Client {
 }
 
 impl Backups {
-    /// Returns the backups under a prefix of an object store.
+    /// Returns the backups under a prefix of an object store. A directory needs [`LocalFileSystem::with_fsync`]: without it,
+    /// a machine that loses power can lose a backup because of which the log was truncated.
     ///
     /// # Errors
     /// [`BackupError::Thread`].
@@ -316,6 +302,7 @@ impl Backups {
     }
 
     /// Returns the backups in a directory, which must exist, or at the address of an object store, such as `s3://bucket/accounts`.
+    /// In a directory, what is written is synced.
     /// The store's options are in the environment (`AWS_ACCESS_KEY_ID` and so on). Which stores there are depends on the
     /// features `s3`, `gcs` and `azure`.
     ///
@@ -326,7 +313,7 @@ impl Backups {
         let (store, prefix) = match Url::parse(address) {
             Err(_) => {
                 let store = LocalFileSystem::new_with_prefix(address);
-                let store = store.map_err(|error| wrong(error.to_string()))?;
+                let store = store.map_err(|error| wrong(error.to_string()))?.with_fsync(true);
                 (Arc::new(store) as Arc<dyn ObjectStore>, String::new())
             }
             Ok(url) => {
@@ -334,7 +321,11 @@ impl Backups {
                 let (store, prefix) = found.map_err(|error| {
                     wrong(format!("{error}; is the program built with the feature for this store?"))
                 })?;
-                (store.into(), prefix.to_string())
+                let store: Arc<dyn ObjectStore> = match url.scheme() {
+                    "file" => Arc::new(LocalFileSystem::new().with_fsync(true)),
+                    _ => store.into(),
+                };
+                (store, prefix.to_string())
             }
         };
         Backups::open(store, &prefix)
@@ -368,7 +359,8 @@ impl Backups {
     /// # Errors
     /// [`BackupError::Damaged`], [`BackupError::Store`].
     pub fn verify(&self, backup: &Backup) -> Result<(), BackupError> {
-        backup.files.keys().try_for_each(|path| self.client.read(backup, path).map(|_| ()))
+        let mut parts = backup.files.values().flatten();
+        parts.try_for_each(|part| self.client.read_part(&backup.name, part).map(|_| ()))
     }
 
     /// Writes a backup's state into a directory, which must be empty or not exist. A database opens it like any other.
@@ -407,7 +399,7 @@ impl Backups {
     }
 
     fn disk(&self, backup: &Backup) -> BackupDisk {
-        BackupDisk { client: Arc::clone(&self.client), backup: backup.clone() }
+        BackupDisk::new(Arc::clone(&self.client), backup.clone())
     }
 }
 
@@ -440,8 +432,10 @@ impl BackupSource for Backups {
             }
             match self.verify(backup) {
                 Ok(()) => {
+                    let disk = self.disk(backup);
                     let found = FoundBackup {
-                        backend: Arc::new(self.disk(backup)),
+                        trouble: disk.trouble(),
+                        backend: Arc::new(disk),
                         path: DIRECTORY.into(),
                         stored: backup.stored.clone(),
                     };
@@ -614,110 +608,6 @@ impl File for UploadFile {
     fn sync(&self) -> io::Result<()> {
         let rest = std::mem::take(&mut *self.buffer());
         if rest.is_empty() { Ok(()) } else { self.shared.put(&self.path, rest) }
-    }
-}
-
-/// The files of a backup, to be read.
-struct BackupDisk {
-    client: Arc<Client>,
-    backup: Backup,
-}
-
-impl fmt::Debug for BackupDisk {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("BackupDisk").field("backup", &self.backup.name).finish()
-    }
-}
-
-impl Backend for BackupDisk {
-    fn create_directory(&self, _path: &Path) -> io::Result<()> {
-        unsupported()
-    }
-
-    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-        let directory = relative(directory);
-        let inside = self.backup.files.keys().filter_map(|path| {
-            let first = path.strip_prefix(&directory).ok()?.components().next()?;
-            Some(first.as_os_str().to_str()?.to_owned())
-        });
-        let mut names: Vec<String> = inside.collect();
-        names.dedup();
-        Ok(names)
-    }
-
-    fn create_new(&self, _path: &Path) -> io::Result<Box<dyn File>> {
-        unsupported()
-    }
-
-    fn open(&self, _path: &Path) -> io::Result<Box<dyn File>> {
-        unsupported()
-    }
-
-    fn open_read_only(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        let path = relative(path);
-        if !self.backup.files.contains_key(&path) {
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        let read = self.client.read(&self.backup, &path).map_err(io::Error::other)?;
-        Ok(Box::new(ReadFile(read)))
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        let path = relative(path);
-        Ok(self.backup.files.keys().any(|file| file.starts_with(&path)))
-    }
-
-    fn rename(&self, _from: &Path, _to: &Path) -> io::Result<()> {
-        unsupported()
-    }
-
-    fn remove(&self, _path: &Path) -> io::Result<()> {
-        unsupported()
-    }
-
-    fn remove_directory(&self, _path: &Path) -> io::Result<()> {
-        unsupported()
-    }
-
-    fn sync_directory(&self, _path: &Path) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn try_lock(&self, _path: &Path) -> Result<Box<dyn LockGuard>, LockError> {
-        Ok(Box::new(NoLock))
-    }
-}
-
-/// A file that was read.
-#[derive(Debug)]
-struct ReadFile(Vec<u8>);
-
-impl File for ReadFile {
-    fn length(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let from = &self.0[(offset as usize).min(self.0.len())..];
-        let read = buffer.len().min(from.len());
-        buffer[..read].copy_from_slice(&from[..read]);
-        Ok(read)
-    }
-
-    fn write_at(&self, _bytes: &[u8], _offset: u64) -> io::Result<()> {
-        unsupported()
-    }
-
-    fn allocate(&self, _bytes: u64) -> io::Result<()> {
-        unsupported()
-    }
-
-    fn truncate(&self, _length: u64) -> io::Result<()> {
-        unsupported()
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use weft::durability::{Backend, CheckpointSource, File, Manifest, StorageError};
 use weft::protocol::Protocol;
@@ -50,7 +50,11 @@ pub struct FoundBackup {
     pub backend: Arc<dyn Backend>,
     pub path: PathBuf,
     pub stored: StoredPosition,
+    pub trouble: StoreTrouble,
 }
+
+/// Why the store of a backup has failed while the backup was read, if it has.
+pub type StoreTrouble = Arc<Mutex<Option<String>>>;
 
 /// Where backups are found.
 pub trait BackupSource: Send + Sync {
@@ -58,7 +62,7 @@ pub trait BackupSource: Send + Sync {
     /// continue, and that has nothing later than `until`. Also returns what was passed over, and why.
     ///
     /// # Errors
-    /// Why the backups cannot be read.
+    /// Why the store does not answer. The same call may succeed later.
     fn newest(
         &self,
         log: &str,

@@ -22,7 +22,7 @@ use weft::durability::{Backend, FileSystem, LockError, LockGuard};
 
 use crate::base::copy_files;
 use crate::flaw::{Flaw, flawed};
-use crate::journal::{Journal, JournalRecord, StoredJournal};
+use crate::journal::{Journal, JournalRecord, PREFIX, StoredJournal};
 use crate::log::{LogError, ReplicatedLog};
 use crate::position::{StoredPosition, read_file, write_file};
 use crate::reader::{Effect, Position, Reader};
@@ -284,13 +284,11 @@ impl Directory {
         }
         state.bases = usable;
         drop(state);
-        let journal = stored.cut(backend, path, end).map_err(|error| self.error(error))?;
         let origin = base.as_ref().map(|base| base.stored.clone()).unwrap_or_default();
-        let replay: Vec<Kept> = tail
-            .since(origin.position.counted)
-            .take((end - origin.position.counted) as usize)
-            .cloned()
-            .collect();
+        let counted = origin.position.counted;
+        let journal = stored.cut(backend, path, end, counted).map_err(|error| self.error(error))?;
+        let replay: Vec<Kept> =
+            tail.since(counted).take((end - counted) as usize).cloned().collect();
         Ok(Origin {
             base: base.map(|base| (Arc::clone(backend), base.path)),
             position: origin.position,
@@ -405,14 +403,21 @@ impl Directory {
         let Place { backend, path } = &self.place;
         let aside = path.join(format!("aside-{:08x}", fastrand::u32(..)));
         let move_all = || {
-            let names = backend.list(path)?;
+            let mut names = backend.list(path)?;
             backend.create_directory(&aside)?;
             let stays = |name: &str| matches!(name, "LOCK" | LOG) || name.starts_with("aside-");
-            for name in names.iter().filter(|name| !stays(name)) {
+            names.retain(|name| !stays(name));
+            // A crash leaves what is not moved yet. Records without the base before them would be refused. So the records
+            // are moved before the bases, the newest ones first.
+            names.sort_unstable();
+            let (records, others): (Vec<_>, Vec<_>) =
+                names.iter().partition(|name| name.starts_with(PREFIX));
+            for name in records.into_iter().rev().chain(others) {
                 backend.rename(&path.join(name), &aside.join(name))?;
+                backend.sync_directory(&aside)?;
+                backend.sync_directory(path)?;
             }
-            backend.sync_directory(&aside)?;
-            backend.sync_directory(path)
+            Ok(())
         };
         move_all().map_err(|error| self.error(error))?;
         Ok(aside)
@@ -434,7 +439,7 @@ impl Directory {
             let place = (Arc::clone(backend), base.path.clone());
             copy_files(&*source, &from, &**backend, &base.path)?;
             self.end_base(base, stored)?;
-            let journal = StoredJournal::default().cut(backend, path, counted)?;
+            let journal = StoredJournal::default().cut(backend, path, counted, counted)?;
             Ok((Some(place), Some(journal)))
         };
         install().map_err(|error: io::Error| self.error(error))

@@ -32,7 +32,7 @@ const HEADER_BYTES: usize = 17;
 const CHECKED_FROM: usize = 8;
 
 /// The names of the files begin so.
-const PREFIX: &str = "records-";
+pub const PREFIX: &str = "records-";
 
 /// A record of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub struct Journal {
     length: u64,
     /// The number of the next record.
     next: u64,
-    /// How many bytes were written since the last base was begun.
+    /// How many bytes the records behind the newest base have.
     bytes_since_base: u64,
     syncer: Syncer,
 }
@@ -86,6 +86,11 @@ fn encode(number: u64, record: &JournalRecord) -> Vec<u8> {
     let checksum = checksum(number, &bytes[CHECKED_FROM..]);
     bytes[4..CHECKED_FROM].copy_from_slice(&checksum.to_le_bytes());
     bytes
+}
+
+/// Returns how many bytes these records have in a file.
+fn bytes_of(records: &[JournalRecord]) -> u64 {
+    records.iter().map(|record| (HEADER_BYTES + record.bytes.len()) as u64).sum()
 }
 
 /// Takes a record from the beginning of `bytes`; `None` if there is no whole one.
@@ -139,8 +144,8 @@ impl StoredJournal {
         self.first + self.records.len() as u64
     }
 
-    /// Removes all records from this number on, from the disk, too, and returns the journal to go on with. Without any
-    /// record before it, the journal goes on with `number`.
+    /// Removes all records from `number` on, from the disk, too, and returns the journal to go on with. Without any
+    /// record before it, the journal goes on with `number`. The newest base is the state before record `base`.
     ///
     /// # Errors
     /// Those of the file system.
@@ -149,6 +154,7 @@ impl StoredJournal {
         backend: &Arc<dyn Backend>,
         directory: &Path,
         number: u64,
+        base: u64,
     ) -> io::Result<Journal> {
         let kept = number.saturating_sub(self.first) as usize;
         let is_empty = self.files.is_empty() || number <= self.first;
@@ -161,20 +167,21 @@ impl StoredJournal {
                 backend.remove(&directory.join(name))?;
             }
         }
+        let behind_base = base.saturating_sub(self.first) as usize;
+        let behind_base = self.records.get(behind_base..).unwrap_or_default();
         let mut journal = Journal {
             backend: Arc::clone(backend),
             directory: directory.to_owned(),
             file: None,
             length: 0,
             next: number,
-            bytes_since_base: 0,
+            bytes_since_base: bytes_of(behind_base),
             syncer: Syncer::start()?,
         };
         if let Some(last) = last {
             let first = self.files[last];
             let records = &self.records[(first - self.first) as usize..];
-            journal.length =
-                records.iter().map(|record| (HEADER_BYTES + record.bytes.len()) as u64).sum();
+            journal.length = bytes_of(records);
             journal.next = self.next();
             let file = backend.open(&path_of(directory, first))?;
             file.truncate(journal.length)?;
@@ -219,7 +226,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns how many bytes were written since the last base was begun.
+    /// Returns how many bytes the records behind the newest base have, also those of earlier runs.
     pub fn bytes_since_base(&self) -> u64 {
         self.bytes_since_base
     }

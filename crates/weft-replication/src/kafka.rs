@@ -10,6 +10,7 @@
 //! | `retention.ms`, `retention.bytes` | -1 | A node that starts reads all records. |
 //! | `cleanup.policy` | `delete` | Compaction would remove records. |
 //! | `max.message.bytes` | 910000 or more | A record is that long with its batch. |
+//! | `compression.type` | `producer` or `uncompressed` | The client cannot read what the brokers compress. (Weft compresses the records itself.) |
 //!
 //! ```rust,no_run
 //! use std::sync::Arc;
@@ -29,6 +30,14 @@
 //! let node = NodeBuilder::new(Database::builder).table::<Account>().start(Arc::new(log))?;
 //! # Ok::<(), weft_replication::ReplicationError>(())
 //! ```
+//!
+//! # Quotas
+//!
+//! The user with which nodes connect must have no quota (`producer_byte_rate`, `consumer_byte_rate`, `request_percentage`). When
+//! a broker answers that a quota is exceeded, it has already appended the record. The client waits, and then sends the record
+//! again, until an answer names no quota. So the log gets more copies of the record, which have no effect, and the commit waits
+//! longer, up to [`KafkaOptions::timeout`]. The brokers do not show quotas with the topic's settings, so
+//! [`KafkaLog::open`] cannot check this.
 //!
 //! # What happens when brokers fail
 //!
@@ -235,6 +244,8 @@ impl KafkaOptions {
         let at_least = |least: u64| format!("{least} or more");
         check("min.insync.replicas", &at_least(replicas_min), &|it| number(it, replicas_min))?;
         check("max.message.bytes", &at_least(bytes_min), &|it| number(it, bytes_min))?;
+        let compression = |value: &str| matches!(value, "producer" | "uncompressed");
+        check("compression.type", "producer or uncompressed", &compression)?;
         for (name, wanted) in [
             ("unclean.leader.election.enable", "false"),
             ("retention.ms", "-1"),
@@ -604,5 +615,40 @@ impl fmt::Debug for KafkaLog {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let topic = &self.shared.options.topic;
         formatter.debug_struct("KafkaLog").field("topic", topic).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fault: a topic with `compression.type=lz4` was accepted. The brokers compressed the records, no node could read them,
+    /// and the primary went on acknowledging commits.
+    #[test]
+    fn topics_whose_brokers_compress_records_are_refused() {
+        let options = KafkaOptions::new(&["one:9092"], "accounts");
+        let check = |compression: &str| {
+            let settings = [
+                ("min.insync.replicas", "2"),
+                ("max.message.bytes", "1048588"),
+                ("unclean.leader.election.enable", "false"),
+                ("retention.ms", "-1"),
+                ("retention.bytes", "-1"),
+                ("cleanup.policy", "delete"),
+                ("compression.type", compression),
+            ];
+            options.check(
+                &settings.map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).into(),
+            )
+        };
+        for accepted in ["producer", "uncompressed"] {
+            assert_eq!(check(accepted), Ok(()));
+        }
+        for refused in ["gzip", "snappy", "lz4", "zstd"] {
+            let error = check(refused).unwrap_err().to_string();
+            let expected =
+                format!("`compression.type={refused}`, and must have producer or uncompressed");
+            assert!(error.contains(&expected), "{error}");
+        }
     }
 }

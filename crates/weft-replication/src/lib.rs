@@ -155,9 +155,9 @@
 //! a seed decides. Appends and reads fail, answers are lost, records come late and twice, members are paused and crash, and
 //! the log loses its end. Half of the members have directories, on a simulated disk that loses what was not synced. Sixteen
 //! planted bugs must be found (`src/flaw.rs`). `tests/nodes.rs` has tests of nodes with databases, on a [`SimulatedLog`],
-//! `tests/promotions.rs` of promotions while calls of the log fail, `tests/directories.rs` of nodes with directories, and
-//! `tests/backups.rs` of backups; `tests/time.rs` has rows that expire and
-//! transactions that run once, and `tests/upgrade.rs` two versions of a program. `tests/cluster` has
+//! `tests/promotions.rs` of promotions while calls of the log fail, `tests/lives.rs` of nodes that begin again,
+//! `tests/directories.rs` of nodes with directories, and `tests/backups.rs` of backups; `tests/time.rs` has rows that expire
+//! and transactions that run once, and `tests/upgrade.rs` two versions of a program. `tests/cluster` has
 //! nodes as processes of their own on three brokers of Kafka. Nodes and brokers are killed and stopped, and links are cut. The
 //! history of all clients must be strictly serializable.
 
@@ -188,7 +188,7 @@ pub use log::{LogError, LogRecord, ReplicatedLog};
 pub use member::{Event, Member, Remembered, Request, Role};
 pub use node::{
     Node, NodeBuilder, NodeRole, NodeSnapshot, NodeStatus, Options, Primary, Replica,
-    ReplicationError, Report,
+    ReplicationError, Report, Trouble,
 };
 pub use reader::{Fault, Position, ReplicationToken};
 pub use record::RECORD_BYTES_MAX;

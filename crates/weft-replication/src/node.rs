@@ -15,7 +15,6 @@ use weft::protocol::Protocol;
 use self::state::{Core, State};
 use crate::directory::Directory;
 use crate::disk::{Mode, Sink};
-use crate::log::LogError;
 use crate::reader::{Fault, ReplicationToken};
 
 mod bases;
@@ -31,7 +30,7 @@ mod thread;
 mod view;
 
 pub use builder::{NodeBuilder, Options};
-pub use error::ReplicationError;
+pub use error::{ReplicationError, Trouble};
 pub use life::{Applied, Life};
 pub use primary::Primary;
 pub use report::Report;
@@ -40,7 +39,7 @@ pub use view::{NodeSnapshot, NodeStatus, Replica};
 /// What a node does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeRole {
-    /// It follows the primary.
+    /// It follows the primary, or opens its database again to do so.
     Standby,
     /// It is the primary.
     Primary,
@@ -90,10 +89,14 @@ impl<P: Protocol> Node<P> {
         self.core.state().fault.clone()
     }
 
-    /// Returns why the last call of the replicated log has failed, if it has. The node tries again.
-    pub fn trouble(&self) -> Option<LogError> {
-        let life = Arc::clone(&self.core.state().life);
-        life.link.trouble()
+    /// Returns why the last call of the replicated log has failed, or why the store with the backups does not answer, if one
+    /// of them is so. The node tries again.
+    pub fn trouble(&self) -> Option<Trouble> {
+        let (life, trouble) = {
+            let state = self.core.state();
+            (Arc::clone(&state.life), state.trouble.clone())
+        };
+        trouble.or_else(|| life.link.trouble().map(Trouble::Log))
     }
 
     /// Returns how many records of the log the node has not read yet.
@@ -143,7 +146,7 @@ impl<P: Protocol> Node<P> {
         let core = &*self.core;
         let before = {
             let mut state = core.state();
-            // The role of a primary that has been replaced is Primary until its life has ended.
+            // The role of a primary that has been replaced is Primary for a moment longer.
             let waits = match state.role {
                 NodeRole::Standby => true,
                 NodeRole::Primary => state.life.link.mode() == Mode::Ended,
@@ -286,3 +289,6 @@ impl<P: Protocol> Drop for Node<P> {
         self.end();
     }
 }
+
+#[cfg(all(test, feature = "object-store"))]
+mod tests;

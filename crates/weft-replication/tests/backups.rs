@@ -1,11 +1,12 @@
 //! Backups in an object store: new nodes begin with them, the log is truncated below them, and they are restored.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use object_store::local::LocalFileSystem;
-use weft::durability::SimulatedDisk;
+use weft::durability::{Backend, File, FileSystem, LockError, LockGuard, SimulatedDisk};
 use weft::protocol::Dbx;
 use weft::{Database, Error, Record};
 use weft_changes::{ChangeFeed, ChangesError, Position};
@@ -373,4 +374,102 @@ fn directory_that_the_log_does_not_continue_is_set_aside() {
     let reports = again.reports();
     let [Report::SetAside(aside)] = &reports[..] else { panic!("{reports:?}") };
     assert!(std::fs::read_dir(aside).expect("it is there").next().is_some());
+}
+
+/// A file system on which only so many renames succeed.
+#[derive(Debug)]
+struct FewRenames(Mutex<u32>);
+
+impl Backend for FewRenames {
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        FileSystem.create_directory(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        FileSystem.list(directory)
+    }
+
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        FileSystem.create_new(path)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        FileSystem.open(path)
+    }
+
+    fn open_read_only(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        FileSystem.open_read_only(path)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        FileSystem.exists(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut left = self.0.lock().expect("no panic");
+        *left = left.checked_sub(1).ok_or_else(|| io::Error::other("a planned crash"))?;
+        FileSystem.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        FileSystem.remove(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        FileSystem.remove_directory(path)
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        FileSystem.sync_directory(path)
+    }
+
+    fn try_lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError> {
+        FileSystem.try_lock(path)
+    }
+}
+
+/// Fault: when a directory was set aside, its bases were moved before its records. A crash in between left records that
+/// follow nothing, and the node refused to start.
+#[test]
+fn directory_is_set_aside_after_a_crash() {
+    let directory = Directory::new("backup-aside-crash");
+    let backups = directory.backups();
+    let log = SimulatedLog::new(9);
+    let one = builder().start(log.connect()).expect("it starts");
+    let primary = one.promote(LONG).expect("it becomes the primary");
+    let path = directory.0.join("node");
+    let start = |renames: u32| {
+        let disk = Arc::new(FewRenames(Mutex::new(renames)));
+        let builder = builder().backups(Arc::clone(&backups));
+        builder.directory_on(disk, &path).start(log.connect())
+    };
+    let mut next_id = 0;
+    let mut shorten = || {
+        for _ in 0..2 {
+            next_id += 1;
+            add(&primary, next_id, 1);
+            one.back_up(&backups).expect("it is written");
+        }
+        one.truncate_log(&backups).expect("it is truncated").expect("there are two");
+        add(&primary, next_id, 1)
+    };
+    // The directory begins with a backup, and has records and another base behind that.
+    let token = shorten();
+    let old = start(100).expect("it starts");
+    old.wait_for(token, LONG).expect("it follows");
+    old.checkpoint().expect("it is written");
+    old.shut_down();
+    let token = shorten();
+    // Each start moves one name, and dies.
+    let mut crashes = 0;
+    let node = loop {
+        match start(1) {
+            Ok(node) => break node,
+            Err(error) => assert!(error.to_string().contains("a planned crash"), "{error}"),
+        }
+        crashes += 1;
+    };
+    node.wait_for(token, LONG).expect("it follows");
+    assert_eq!(rows(&node), rows(&one));
+    assert!(crashes >= 3, "{crashes}");
 }

@@ -10,7 +10,7 @@ use weft::protocol::Dbx;
 use weft::{Database, Record};
 use weft_changes::{ChangeFeed, ChangesError, Position};
 use weft_replication::{
-    Faults, Node, NodeBuilder, NodeRole, Primary, ReplicatedLog, ReplicationError,
+    Faults, Node, NodeBuilder, NodeRole, Options, Primary, ReplicatedLog, ReplicationError,
     ReplicationToken, Report, SimulatedLog,
 };
 
@@ -78,6 +78,37 @@ fn node_goes_on_from_its_directory() {
     let primary = again.promote(LONG).expect("it becomes the primary");
     add(&primary, 1, 1).expect("it commits");
     assert_eq!((balance(&again, 1), again.reports()), (Some(22), Vec::new()));
+}
+
+/// Fault: each start set the number of bytes since the last base to zero. A node that was restarted often never wrote a base,
+/// and its records grew without bound.
+#[test]
+fn node_that_is_restarted_often_writes_its_rows() {
+    let log = SimulatedLog::new(8);
+    let disk = SimulatedDisk::new(8);
+    let start = || {
+        let options = Options { base_bytes: 50_000, ..by_call() };
+        let disk: Arc<dyn Backend> = Arc::new(disk.clone());
+        let builder = builder().options(options).directory_on(disk, "/node");
+        builder.start(log.connect()).expect("the node starts")
+    };
+    let has_name = |path: &Path, name: &str| path.display().to_string().contains(name);
+    let records_bytes = || {
+        let files = disk.files().into_iter().filter(|path| has_name(path, "/records-"));
+        files.map(|path| disk.contents(path).len()).sum::<usize>()
+    };
+    for _ in 0..4 {
+        let node = start();
+        let primary = node.promote(LONG).expect("it becomes the primary");
+        let begin = records_bytes();
+        while records_bytes() < begin + 20_000 {
+            add(&primary, 1, 1).expect("it commits");
+        }
+        drop(primary);
+        node.shut_down();
+    }
+    let _node = start();
+    wait_until("a base", || disk.files().iter().any(|path| has_name(path, "/POSITION")));
 }
 
 /// A disk that takes long to write the position of a base, which completes it.

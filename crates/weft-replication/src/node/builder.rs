@@ -12,7 +12,7 @@ use weft::{Builder, Database, Failure, ManualClock, OnceOptions, Record};
 
 use super::error::ReplicationError;
 use super::life::{Setup, unfit};
-use super::state::{Core, State};
+use super::state::{Core, State, StayReason};
 use super::{Node, NodeRole};
 use crate::base::{BackupSource, capture};
 use crate::directory::{Directory, Place};
@@ -183,16 +183,14 @@ impl<P: Protocol> NodeBuilder<P> {
         (self.place, self.until, self.options.silence) = (None, Some(at), None);
         let node = self.start(log)?;
         let core = &*node.core;
-        core.wait(limit, |state| state.is_there || state.role == NodeRole::Stopped);
-        let (life, token) = {
+        core.wait(limit, |state| state.stays.is_some() || state.role == NodeRole::Stopped);
+        let (life, token, reason) = {
             let state = core.state();
             state.check()?;
-            match state.is_there {
-                true => (Arc::clone(&state.life), state.token),
-                false => return Err(ReplicationError::TimedOut),
-            }
+            let reason = state.stays.ok_or(ReplicationError::TimedOut)?;
+            (Arc::clone(&state.life), state.token, reason)
         };
-        if token < at && core.setup.log.range()?.1 == core.state().next_offset {
+        if token < at && reason == StayReason::LogEnd {
             let what = format!("the replicated log ends with {token:?}, which is before {at:?}");
             return Err(ReplicationError::Unfit(what));
         }
@@ -215,6 +213,8 @@ impl<P: Protocol> NodeBuilder<P> {
     /// - [`ReplicationError::Unfit`] if the options contradict each other, a table cannot be replicated, or the directory
     ///   belongs to another log or has another error.
     /// - [`ReplicationError::Log`] if the log cannot be reached.
+    /// - [`ReplicationError::BackupStore`] if the store with the backups cannot be reached, and [`ReplicationError::Backup`]
+    ///   if the log has been truncated and no backup reaches to its first record.
     /// - [`ReplicationError::Engine`] if the database cannot be opened, or the system cannot start a thread.
     pub fn start(self, log: Arc<dyn ReplicatedLog>) -> Result<Node<P>, ReplicationError> {
         let refuse = |what: String| Err(ReplicationError::Unfit(what));
@@ -228,7 +228,8 @@ impl<P: Protocol> NodeBuilder<P> {
         let open = |place| Ok::<_, ReplicationError>(Directory::open(place, &log.identity()?)?);
         let directory = self.place.as_ref().map(open).transpose()?;
         let setup = Setup { log, builder: self, directory };
-        let (life, reports) = setup.begin(false)?;
+        let mut reports = Vec::new();
+        let life = setup.begin(false, &mut reports)?;
         let position = life.applied().position;
         let core = Arc::new(Core {
             setup,
@@ -243,10 +244,11 @@ impl<P: Protocol> NodeBuilder<P> {
                 promotions: 0,
                 times_primary: 0,
                 gives_up_missing: false,
-                is_there: false,
+                stays: None,
                 is_stopping: false,
                 is_current: false,
                 primary: None,
+                trouble: None,
             }),
             changed: Condvar::new(),
             writing_base: Mutex::default(),

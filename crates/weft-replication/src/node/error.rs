@@ -35,15 +35,30 @@ pub enum ReplicationError {
     /// The log cannot be reached.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The object store with the backups has an error, or the backups have.
+    /// A backup cannot be written or used.
     #[error("the backups: {0}")]
     Backup(String),
+    /// The object store with the backups does not answer. A node that begins again tries it again.
+    #[error("the store with the backups does not answer: {0}")]
+    BackupStore(String),
     /// The options or the tables do not fit.
     #[error("{0}")]
     Unfit(String),
     /// The transaction or the database has failed.
     #[error(transparent)]
     Engine(#[from] weft::Error),
+}
+
+/// Why a node cannot go on at present. The node tries again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Trouble {
+    /// The last call of the replicated log has failed.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The object store with the backups does not answer.
+    #[error("the store with the backups does not answer: {0}")]
+    BackupStore(String),
 }
 
 impl From<Failure> for ReplicationError {

@@ -14,7 +14,7 @@ use super::builder::NodeBuilder;
 use super::error::ReplicationError;
 use super::fence;
 use super::report::Report;
-use crate::base::FoundBackup;
+use crate::base::{FoundBackup, StoreTrouble};
 use crate::directory::{Directory, DirectoryError, Origin};
 use crate::disk::ReplicatedDisk;
 use crate::link::Link;
@@ -48,7 +48,7 @@ pub struct Life<P: Protocol> {
     pub(super) fence: Vec<u8>,
     /// Held while an epoch is applied.
     pub applied: Mutex<Applied>,
-    /// Held while somebody reads all rows.
+    /// Held while somebody reads all rows, and while the records of the directory are applied.
     pub capturing: Mutex<()>,
     /// What the node's directory has behind the position with which the life begins, and where in the log that ends.
     pub(super) replay: Mutex<(Vec<Kept>, u64)>,
@@ -62,9 +62,6 @@ pub struct Applied {
     pub body: Vec<u8>,
 }
 
-/// A life that has begun, and what the operator should know of that.
-pub(super) type Begun<P> = (Arc<Life<P>>, Vec<Report>);
-
 impl<P: Protocol> Life<P> {
     pub(super) fn applied(&self) -> MutexGuard<'_, Applied> {
         self.applied.lock().unwrap_or_else(PoisonError::into_inner)
@@ -72,9 +69,15 @@ impl<P: Protocol> Life<P> {
 }
 
 impl<P: Protocol> Setup<P> {
-    /// Decides where a life begins: with the directory, with a backup, or with the first record of the log.
-    pub(super) fn origin(&self, all: bool) -> Result<(Origin, Vec<Report>), ReplicationError> {
-        let mut reports = Vec::new();
+    /// Decides where a life begins: with the directory, with a backup, or with the first record of the log. Adds what the
+    /// operator should know to `reports`, also if there is an error. If the life begins with a backup, `trouble` becomes
+    /// the place where errors of its store are noted.
+    pub(super) fn origin(
+        &self,
+        all: bool,
+        reports: &mut Vec<Report>,
+        trouble: &mut StoreTrouble,
+    ) -> Result<Origin, ReplicationError> {
         let mut origin = Origin::default();
         if let Some(directory) = &self.directory {
             match directory.load(&*self.log, all) {
@@ -85,17 +88,26 @@ impl<P: Protocol> Setup<P> {
                 loaded => origin = loaded?,
             }
         }
+        let repaired = origin.repaired;
+        reports.extend(origin.loss.take().map(Report::Lost));
+        reports.extend((repaired > 0).then_some(Report::Repaired { records: repaired }));
         let is_empty = origin.base.is_none() && origin.replay.is_empty();
         let Some(backups) = self.builder.backups.as_ref().filter(|_| is_empty) else {
-            return Ok((origin, reports));
+            return Ok(origin);
         };
         let (identity, (first, _)) = (self.log.identity()?, self.log.range()?);
         let (found, skipped) = backups
             .newest(&identity, first, self.builder.until)
-            .map_err(ReplicationError::Backup)?;
-        reports.extend(skipped.into_iter().map(Report::BackupSkipped));
+            .map_err(ReplicationError::BackupStore)?;
+        for report in skipped.into_iter().map(Report::BackupSkipped) {
+            // An attempt before this one may have passed over the same backups.
+            if !reports.contains(&report) {
+                reports.push(report);
+            }
+        }
         match found {
             Some(found) => {
+                *trouble = Arc::clone(&found.trouble);
                 let FoundBackup { stored, .. } = &found;
                 let (position, body) = (stored.position, stored.body.clone());
                 origin = Origin { position, body, next: position.next, ..origin };
@@ -113,17 +125,29 @@ impl<P: Protocol> Setup<P> {
             }
             None => {}
         }
-        Ok((origin, reports))
+        Ok(origin)
     }
 
-    /// Opens the database that the directory has, or an empty one. Also returns what the operator should know. `all` says
-    /// that all records of the directory are compared with the log.
-    pub(super) fn begin(&self, all: bool) -> Result<Begun<P>, ReplicationError> {
+    /// Opens the database that the directory or a backup has, or an empty one. Adds what the operator should know to
+    /// `reports`, also if there is an error. `all` says that all records of the directory are compared with the log.
+    pub(super) fn begin(
+        &self,
+        all: bool,
+        reports: &mut Vec<Report>,
+    ) -> Result<Arc<Life<P>>, ReplicationError> {
+        let mut trouble = StoreTrouble::default();
+        let begun = self.origin(all, reports, &mut trouble).and_then(|origin| self.open(origin));
+        begun.map_err(|error| {
+            // The store has failed while the backup was copied or opened.
+            let failed = trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
+            failed.map_or(error, ReplicationError::BackupStore)
+        })
+    }
+
+    /// Opens the database with which a life begins.
+    fn open(&self, origin: Origin) -> Result<Arc<Life<P>>, ReplicationError> {
         let NodeBuilder { open, tables, options, address, prepare, .. } = &self.builder;
-        let (origin, mut reports) = self.origin(all)?;
-        let Origin { base, position, body, replay, next, journal, loss, repaired } = origin;
-        reports.extend(loss.map(Report::Lost));
-        reports.extend((repaired > 0).then_some(Report::Repaired { records: repaired }));
+        let Origin { base, position, body, replay, next, journal, .. } = origin;
         let link = Arc::new(Link::new(Arc::clone(&self.log), options, position, journal));
         let memory = ring_disk(RING_BYTES);
         if let Some((backend, path)) = &base {
@@ -181,7 +205,7 @@ impl<P: Protocol> Setup<P> {
             capturing: Mutex::default(),
             replay: Mutex::new((replay, next)),
         };
-        Ok((Arc::new(life), reports))
+        Ok(Arc::new(life))
     }
 }
 

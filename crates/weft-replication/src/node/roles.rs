@@ -12,7 +12,7 @@ use weft_changes::LoggedTables;
 use super::builder::Options;
 use super::life::{Applied, Life, read_tables, unfit};
 use super::report::Report;
-use super::state::Core;
+use super::state::{Core, StayReason};
 use super::{NodeRole, fence};
 use crate::link::{End, Session, Step};
 use crate::member::{Event, Role};
@@ -81,7 +81,7 @@ impl<P: Protocol> Core<P> {
             drop(session);
             for event in events {
                 if self.stays_before(&event) {
-                    return self.stay();
+                    return self.stay(StayReason::LaterRecord);
                 }
                 // It has won, and the same read has found the fence of the next primary. What follows needs the tables
                 // of that fence, and a database without what this node could have committed.
@@ -104,7 +104,7 @@ impl<P: Protocol> Core<P> {
                 self.change_quietly(|state| !std::mem::replace(&mut state.is_current, true));
             }
             if is_at_end && self.setup.builder.until.is_some() {
-                return self.stay();
+                return self.stay(StayReason::LogEnd);
             }
             match role {
                 Role::Primary => return Ok(()),
@@ -127,8 +127,8 @@ impl<P: Protocol> Core<P> {
     }
 
     /// Does nothing more until the node is stopped.
-    pub(super) fn stay(&self) -> Result<(), End> {
-        self.change(|state| state.is_there = true);
+    pub(super) fn stay(&self, reason: StayReason) -> Result<(), End> {
+        self.change(|state| state.stays = Some(reason));
         while !self.wait(Duration::from_secs(1), |state| state.is_stopping) {}
         Err(End::Stopped)
     }
@@ -149,9 +149,12 @@ impl<P: Protocol> Core<P> {
 
     /// Applies what the directory has behind the rows with which the life began. Returns the tables of the last fence.
     pub(super) fn replay(&self, life: &Life<P>) -> Result<Option<LoggedTables>, End> {
+        // A base that has only some of the records would soon be followed by the next one.
+        let _alone = life.capturing.lock().unwrap_or_else(PoisonError::into_inner);
         let body = life.applied().body.clone();
         let read = |body: &[u8]| {
-            let (_, manifest) = fence::decode(body).map_err(|what| unfit(&what))?;
+            let (address, manifest) = fence::decode(body).map_err(|what| unfit(&what))?;
+            self.change(|state| state.primary = address.map(Arc::from));
             read_tables(manifest).map_err(|what| unfit(&what))
         };
         let mut tables = (!body.is_empty()).then(|| read(&body)).transpose()?;

@@ -6,10 +6,19 @@ use std::time::Duration;
 use weft::protocol::Protocol;
 
 use super::NodeRole;
-use super::error::ReplicationError;
+use super::error::{ReplicationError, Trouble};
 use super::life::{Life, Setup};
 use super::report::Report;
 use crate::reader::{Fault, ReplicationToken};
+
+/// Why a node that restores an earlier moment has stopped applying epochs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StayReason {
+    /// The next record is later than the moment.
+    LaterRecord,
+    /// It has read the end of the log.
+    LogEnd,
+}
 
 /// What a node's thread and its handles share.
 pub(super) struct Core<P: Protocol> {
@@ -37,13 +46,16 @@ pub(super) struct State<P: Protocol> {
     pub(super) times_primary: u64,
     /// Whether the node may become the primary although records are missing.
     pub(super) gives_up_missing: bool,
-    /// Whether the node has applied everything up to the moment where it stays.
-    pub(super) is_there: bool,
+    /// Set when the node has applied everything up to the moment where it stays.
+    pub(super) stays: Option<StayReason>,
     pub(super) is_stopping: bool,
     /// Whether the database has everything that the log had when the node began to read it.
     pub(super) is_current: bool,
-    /// The address of the primary, if it has published one.
+    /// The address in the last fence that the node has read or written, if it has one. While the node reads old records, this
+    /// is a primary of the past.
     pub(super) primary: Option<Arc<str>>,
+    /// Why the node cannot begin again at present.
+    pub(super) trouble: Option<Trouble>,
 }
 
 impl<P: Protocol> State<P> {
@@ -52,6 +64,18 @@ impl<P: Protocol> State<P> {
         // A primary has what it has acknowledged itself.
         self.token >= token
             || self.role == NodeRole::Primary && self.token.generation == token.generation
+    }
+
+    /// Returns the address of the primary as others may see it. `own` is this node's address.
+    pub(super) fn known_primary(&self, own: &str) -> Option<&Arc<str>> {
+        let is_known = match self.role {
+            NodeRole::Primary => true,
+            // The last fence can be that of an earlier run of this node, which is no longer the primary.
+            NodeRole::Standby | NodeRole::Stopped => {
+                self.is_current && self.primary.as_deref() != Some(own)
+            }
+        };
+        self.primary.as_ref().filter(|_| is_known)
     }
 
     pub(super) fn check(&self) -> Result<(), ReplicationError> {

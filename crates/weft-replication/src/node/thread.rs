@@ -6,8 +6,8 @@ use std::time::Duration;
 use weft::protocol::Protocol;
 
 use super::NodeRole;
-use super::error::ReplicationError;
-use super::life::{Begun, Life, unfit};
+use super::error::{ReplicationError, Trouble};
+use super::life::{Life, unfit};
 use super::report::Report;
 use super::state::Core;
 use crate::link::End;
@@ -36,7 +36,7 @@ impl<P: Protocol> Core<P> {
                 // Without a directory, this process alone remembers what the log had.
                 End::SteppedDown | End::GaveUp if self.setup.directory.is_none() => {
                     let next = self.begin_again(false);
-                    next.inspect(|(life, _)| life.link.session().member.remember(memory))
+                    next.inspect(|life| life.link.session().member.remember(memory))
                 }
                 End::SteppedDown | End::GaveUp => self.begin_again(false),
                 End::Forked(_) => self.begin_again(true),
@@ -51,12 +51,9 @@ impl<P: Protocol> Core<P> {
             self.change(|state| {
                 state.missing = None;
                 match next {
-                    Ok((life, reports)) => {
+                    Ok(life) => {
                         let position = life.applied().position;
                         state.life = life;
-                        state.role = NodeRole::Standby;
-                        state.is_current = false;
-                        state.reports.extend(reports);
                         (state.token, state.next_offset) = (position.token(), position.next);
                     }
                     Err(fault) => {
@@ -73,19 +70,31 @@ impl<P: Protocol> Core<P> {
         }
     }
 
-    /// Opens the database again. If the log cannot be reached, tries until it can. Returns a fault, or `None` if the node is to
-    /// stop.
-    pub(super) fn begin_again(&self, all: bool) -> Result<Begun<P>, Option<Fault>> {
-        loop {
-            match self.setup.begin(all) {
-                Err(ReplicationError::Log(LogError::Unavailable(_))) => {
-                    if self.wait(self.setup.builder.options.poll, |state| state.is_stopping) {
-                        return Err(None);
-                    }
-                }
-                begun => return begun.map_err(|error| Some(unfit(&error))),
+    /// Opens the database again, as a standby. If the log or the store with the backups cannot be reached, tries until it
+    /// can. Returns a fault, or `None` if the node is to stop.
+    pub(super) fn begin_again(&self, all: bool) -> Result<Arc<Life<P>>, Option<Fault>> {
+        // This can take as long as the log does not answer. The node is not the primary any more, and knows no other one.
+        self.change(|state| {
+            (state.role, state.is_current, state.primary) = (NodeRole::Standby, false, None);
+            state.missing = None;
+        });
+        let mut reports = Vec::new();
+        let begun = loop {
+            let trouble = match self.setup.begin(all, &mut reports) {
+                Err(ReplicationError::Log(error @ LogError::Unavailable(_))) => Trouble::Log(error),
+                Err(ReplicationError::BackupStore(what)) => Trouble::BackupStore(what),
+                begun => break begun.map_err(|error| Some(unfit(&error))),
+            };
+            self.state().trouble = Some(trouble);
+            if self.wait(self.setup.builder.options.poll, |state| state.is_stopping) {
+                break Err(None);
             }
-        }
+        };
+        self.change(|state| {
+            state.reports.extend(reports);
+            state.trouble = None;
+        });
+        begun
     }
 
     pub(super) fn report(&self, report: Report) {

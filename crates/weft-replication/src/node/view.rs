@@ -8,6 +8,7 @@ use weft::protocol::Protocol;
 use weft::{Database, Failure, Record, Snapshot};
 
 use super::{Life, Node, NodeRole, ReplicationError};
+use crate::disk::{Mode, Sink};
 use crate::reader::ReplicationToken;
 
 /// What a node does and has at one moment.
@@ -22,7 +23,8 @@ pub struct NodeStatus {
     pub is_current: bool,
     /// The offset of the next record that a standby reads.
     pub next_offset: u64,
-    /// The [address](super::NodeBuilder::address) of the primary, if it has published one.
+    /// The [address](super::NodeBuilder::address) of the primary, if it has published one. A standby knows it only when it is
+    /// [current](NodeStatus::is_current): until then it reads what primaries of the past have written.
     pub primary: Option<Arc<str>>,
 }
 
@@ -70,6 +72,12 @@ impl<P: Protocol> Replica<P> {
         link.prove(link.now()).map_err(|_| ReplicationError::NotPrimary)
     }
 
+    /// Returns whether the node no longer follows the log with this database. It goes on with another one as soon as it can
+    /// open that.
+    pub fn is_over(&self) -> bool {
+        self.life.link.mode() == Mode::Ended
+    }
+
     /// Returns true if [`confirm`](Replica::confirm) would return at once.
     pub fn is_certain(&self) -> bool {
         let link = &self.life.link;
@@ -86,7 +94,7 @@ impl<P: Protocol> Node<P> {
             token: state.token,
             is_current: state.is_current,
             next_offset: state.next_offset,
-            primary: state.primary.clone(),
+            primary: state.known_primary(&self.core.setup.builder.address).cloned(),
         };
         (Replica { life: Arc::clone(&state.life) }, status)
     }
@@ -106,10 +114,11 @@ impl<P: Protocol> Node<P> {
     /// no longer than `limit`.
     pub fn wait_for_change(&self, from: (&Replica<P>, &NodeStatus), limit: Duration) {
         let (replica, status) = from;
+        let own = &*self.core.setup.builder.address;
         self.core.wait(limit, |state| {
             state.role != status.role
                 || state.is_current != status.is_current
-                || state.primary != status.primary
+                || state.known_primary(own) != status.primary.as_ref()
                 || !Arc::ptr_eq(&state.life, &replica.life)
         });
     }
