@@ -74,6 +74,8 @@ pub struct Blocked {
     wants_reply: bool,
     /// Where it waits.
     pub waiter: Arc<Waiter>,
+    /// Whether the waiter is in its lines.
+    is_in_line: bool,
     /// When it stops waiting; `None` for never.
     pub deadline: Option<Instant>,
 }
@@ -81,13 +83,38 @@ pub struct Blocked {
 impl Drop for Blocked {
     fn drop(&mut self) {
         self.client.wait(None);
-        self.server.waiters.leave(&self.waiter);
+        self.leave();
         let space = self.waiter.space;
         for (key, _) in &self.waiter.places {
             self.server.watches.remove(&self.server, &(space, key.clone()));
         }
     }
 }
+
+impl Blocked {
+    /// Leaves the lines, so that others are served while the client takes its output.
+    pub fn leave(&mut self) {
+        if std::mem::take(&mut self.is_in_line) {
+            self.server.waiters.leave(&self.waiter);
+        }
+    }
+
+    /// Joins the lines again, at their end. The command has to look again after this, since nothing has woken it.
+    pub fn rejoin(&mut self) {
+        if !std::mem::replace(&mut self.is_in_line, true) {
+            self.server.waiters.rejoin(&self.waiter);
+        }
+    }
+
+    /// Returns how many bytes of memory the command needs while it waits, about.
+    pub fn bytes(&self) -> usize {
+        let arguments = self.arguments.iter().map(|argument| ARGUMENT_BYTES + argument.len());
+        arguments.sum::<usize>() + self.waiter.bytes()
+    }
+}
+
+/// What an argument needs besides its bytes. An estimate.
+const ARGUMENT_BYTES: usize = 32;
 
 /// The longest time that a client waits, if it is not for ever.
 const WAIT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -120,6 +147,7 @@ impl Session {
             arguments,
             wants_reply: self.replies == Replies::On,
             waiter,
+            is_in_line: true,
             deadline,
         };
         self.client.wait(Some(&blocked.waiter));

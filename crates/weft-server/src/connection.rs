@@ -25,7 +25,7 @@ use crate::log::{Level, log};
 use crate::publish::Mailbox;
 use crate::replication::{ABORTED, UNBLOCKED, UNKNOWN};
 use crate::reply::Reply;
-use crate::request::{Parsed, Parser};
+use crate::request::{Parsed, Parser, RANGES_KEPT};
 use crate::server::Server;
 use crate::session::{EXEC, Elements, FLUSH_BYTES, MULTI, Session};
 use crate::socket::{Socket, Stream};
@@ -39,12 +39,11 @@ const BATCH_REQUESTS: usize = 16;
 const BATCH_REQUESTS_TO_EXEC: usize = 4 * BATCH_REQUESTS;
 /// Batches that need fewer rows have nothing fetched for them.
 const FETCHED_ROWS_MIN: usize = 3;
-/// How many arguments the memory of a batch is kept for.
-const RANGES_KEPT: usize = 1024;
 /// How much is read at once.
 const READ_BYTES: usize = 16 << 10;
 /// What a connection may keep between commands, which the memory of all clients does not limit.
-const KEPT_BYTES: usize = 2 * FLUSH_BYTES + READ_BYTES;
+const KEPT_BYTES: usize =
+    2 * FLUSH_BYTES + READ_BYTES + 2 * RANGES_KEPT * size_of::<Range<usize>>();
 /// After so many commands of one client, others have their turn.
 const COMMANDS_PER_TURN: usize = 1024;
 
@@ -146,6 +145,8 @@ struct Connection<S> {
     run: usize,
     /// Commands that were read and not run yet.
     batch: Batch,
+    /// How much memory a command needs that waits.
+    waiting_bytes: usize,
     /// How much memory the connection has counted for itself among that of all clients.
     counted: usize,
     seat: Seat,
@@ -172,6 +173,7 @@ impl<S: Stream> Connection<S> {
             input: Vec::new(),
             run: 0,
             batch: Batch::default(),
+            waiting_bytes: 0,
             counted: 0,
             seat,
             _listed: listed,
@@ -213,7 +215,10 @@ impl<S: Stream> Connection<S> {
     /// # Errors
     /// All clients together hold too much, and this one more than what each needs.
     fn count_memory(&mut self) -> io::Result<()> {
-        let held = self.input.capacity() + self.reply.capacity() + self.session.held_bytes();
+        let ranges = size_of::<Range<usize>>() * self.batch.ranges.capacity();
+        let requests = self.input.capacity() + ranges + self.parser.ranges_bytes();
+        let replies = self.reply.capacity();
+        let held = requests + replies + self.session.held_bytes() + self.waiting_bytes;
         if held == self.counted {
             return Ok(());
         }
@@ -306,7 +311,7 @@ impl<S: Stream> Connection<S> {
         self.run = request.end;
         match self.session.pause.take() {
             None => Ok(()),
-            Some(Pause::Element(blocked)) => self.wait(&blocked).await,
+            Some(Pause::Element(blocked)) => self.wait(*blocked).await,
             Some(Pause::Sleep(time)) => self.sleep(time).await,
             Some(Pause::Turn(awaited)) => self.wait_for_turn(*awaited).await,
         }
@@ -337,10 +342,13 @@ impl<S: Stream> Connection<S> {
     }
 
     /// Goes on with a command that waits until it has found something, or its time is over.
-    async fn wait(&mut self, blocked: &Blocked) -> io::Result<()> {
+    async fn wait(&mut self, mut blocked: Blocked) -> io::Result<()> {
+        self.waiting_bytes = blocked.bytes();
         let client = Arc::clone(&self.session.client);
         loop {
-            self.flush().await?;
+            if self.flush_waiting(&mut blocked).await? && self.finds(&blocked, false) {
+                return Ok(());
+            }
             let mailbox = self.session.mailbox();
             // Input of a client that waits is kept up to a limit. The end of the connection ends the waiting.
             let reads = self.input.len() - self.run < READ_BYTES;
@@ -358,10 +366,37 @@ impl<S: Stream> Connection<S> {
                     _ => continue,
                 },
             };
-            if self.session.look_again(blocked, is_over, &mut self.reply) {
-                // The time that was spent waiting is no work.
-                self.session.wake();
+            if self.finds(&blocked, is_over) {
                 return Ok(());
+            }
+        }
+    }
+
+    /// Runs a command that waits again. Returns whether it has ended.
+    fn finds(&mut self, blocked: &Blocked, is_over: bool) -> bool {
+        let has_ended = self.session.look_again(blocked, is_over, &mut self.reply);
+        if has_ended {
+            // The time that was spent waiting is no work.
+            self.session.wake();
+            self.waiting_bytes = 0;
+        }
+        has_ended
+    }
+
+    /// As [`Self::flush`], for a client that waits. A client that does not take its output cannot look at its keys. So it
+    /// leaves its lines until it has taken all of it, and then joins them again. Returns whether it did: the command then has
+    /// to look.
+    async fn flush_waiting(&mut self, blocked: &mut Blocked) -> io::Result<bool> {
+        let mailbox = self.settle().await?;
+        self.count_memory()?;
+        let mut send = pin!(self.send(mailbox));
+        match poll_fn(|context| Poll::Ready(send.as_mut().poll(context))).await {
+            Poll::Ready(sent) => sent.map(|()| false),
+            Poll::Pending => {
+                blocked.leave();
+                send.await?;
+                blocked.rejoin();
+                Ok(true)
             }
         }
     }
@@ -407,7 +442,14 @@ impl<S: Stream> Connection<S> {
 
     /// Sends the replies, and the messages of subscriptions, when their commits are durable.
     async fn flush(&mut self) -> io::Result<()> {
-        let Connection { stream, session, reply, .. } = self;
+        let mailbox = self.settle().await?;
+        self.send(mailbox).await
+    }
+
+    /// Adds the messages of subscriptions to the replies, and waits until their commits are durable. Returns where messages
+    /// wait.
+    async fn settle(&mut self) -> io::Result<Option<Arc<Mailbox>>> {
+        let Connection { session, reply, .. } = self;
         let mailbox = session.mailbox();
         let server = &*session.server;
         if let Some(mailbox) = &mailbox {
@@ -447,9 +489,16 @@ impl<S: Stream> Connection<S> {
                 _ => (0..commands.max(1)).for_each(|_| reply.error(UNKNOWN)),
             }
         }
+        Ok(mailbox)
+    }
+
+    /// Sends the replies.
+    async fn send(&mut self, mailbox: Option<Arc<Mailbox>>) -> io::Result<()> {
+        let Connection { stream, session, reply, .. } = self;
         if reply.is_empty() {
             return Ok(());
         }
+        let server = &*session.server;
         let bytes = reply.len() as u64;
         let limit = server.options.output_timeout;
         tokio::select! {
@@ -457,7 +506,7 @@ impl<S: Stream> Connection<S> {
             sent = write_all(stream, reply.bytes(), limit) => sent?,
             () = is_full(mailbox.as_deref()) => return Err(io::ErrorKind::OutOfMemory.into()),
         }
-        counters.output_bytes.fetch_add(bytes, Ordering::Relaxed);
+        server.counters.output_bytes.fetch_add(bytes, Ordering::Relaxed);
         reply.clear();
         Ok(())
     }

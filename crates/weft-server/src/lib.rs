@@ -44,9 +44,11 @@ mod commands;
 mod connection;
 mod effects;
 mod glob;
+mod health;
 mod http;
 mod import;
 mod import_streams;
+mod inspect;
 mod latency;
 mod listeners;
 mod log;
@@ -57,6 +59,7 @@ mod notifications;
 mod procedures;
 mod publish;
 mod rdb;
+mod reload;
 mod replication;
 mod reply;
 mod request;
@@ -86,6 +89,7 @@ pub use log::{Level, log};
 pub use procedures::{
     Arguments, FromArgument, FromDatabase, IntoReply, Parameter, Refused, Served,
 };
+pub use reload::Reloader;
 pub use replication::ReplicationOptions;
 pub use reply::Reply;
 pub use server::{Builder, Options, Server};

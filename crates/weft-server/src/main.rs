@@ -6,7 +6,6 @@
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::json;
@@ -236,13 +235,13 @@ fn run(options: Options) -> io::Result<()> {
         let mut hung_up = signal(SignalKind::hangup())?;
         let listeners = Listeners::bind(&options.listen).await?;
         let server = Server::open(options)?;
-        let of_signals = Arc::clone(&server);
+        let reloader = server.reloader();
         let stop = async move {
             loop {
                 tokio::select! {
                     _ = interrupted.recv() => return,
                     _ = terminated.recv() => return,
-                    _ = hung_up.recv() => of_signals.reload(),
+                    _ = hung_up.recv() => reloader.reload(),
                 }
             }
         };

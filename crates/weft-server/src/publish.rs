@@ -104,12 +104,21 @@ pub struct Subscriptions {
     /// The messages that wait.
     pub mailbox: Arc<Mailbox>,
     names: [BTreeSet<Text>; 3],
+    bytes: usize,
 }
+
+/// What a subscription needs besides the bytes of its name: here, and among those of all clients. An estimate.
+const SUBSCRIPTION_BYTES: usize = 256;
 
 impl Subscriptions {
     /// Creates the subscriptions of a client, which has none yet.
     pub fn new(client: u64, mailbox: Arc<Mailbox>) -> Self {
-        Subscriptions { client, mailbox, names: Default::default() }
+        Subscriptions { client, mailbox, names: Default::default(), bytes: 0 }
+    }
+
+    /// Returns how many bytes of memory the subscriptions need, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Returns the names of one kind.
@@ -183,6 +192,7 @@ impl PubSub {
     pub fn subscribe(&self, subscriptions: &mut Subscriptions, topic: Topic, name: &[u8]) {
         let name: Text = name.into();
         if subscriptions.names[topic as usize].insert(name.clone()) {
+            subscriptions.bytes += SUBSCRIPTION_BYTES + name.len();
             let mailbox = Arc::clone(&subscriptions.mailbox);
             let mut subscribers = self.write();
             let subscribed = subscribers[topic as usize].entry(name).or_default();
@@ -193,6 +203,7 @@ impl PubSub {
     /// Ends a subscription. No message of it arrives in the mailbox after this.
     pub fn unsubscribe(&self, subscriptions: &mut Subscriptions, topic: Topic, name: &[u8]) {
         if subscriptions.names[topic as usize].remove(name) {
+            subscriptions.bytes -= SUBSCRIPTION_BYTES + name.len();
             let mut subscribers = self.write();
             if let Some(subscribed) = subscribers[topic as usize].get_mut(name) {
                 subscribed.remove(&subscriptions.client);

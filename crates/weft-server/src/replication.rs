@@ -12,6 +12,8 @@
 //!   node has stepped down, or stopped    Over       the connections are ended, the next server begins
 //! ```
 //!
+//! A node with a directory or backups needs the log to begin again. Until it can, the old server stays `Over`.
+//!
 //! Everything that a primary says is sent only when its commits are replicated, and then only if the node was the only
 //! primary when it was computed: see `flush` in `connection.rs`.
 
@@ -23,6 +25,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tokio::sync::watch;
 use weft::htm::word::{Ordering, Word};
 use weft::protocol::Dbx;
 use weft_replication::{
@@ -177,6 +180,8 @@ pub struct Replication {
 struct Lag {
     /// How many records of the log it has not read, when that was measured last.
     records: u64,
+    /// Whether the log answered the last measurement. If not, nothing is known of what has been appended since.
+    is_measured: bool,
     /// The log's end when it was measured last, and when that was.
     goal: (Instant, u64),
     /// The last time of which the standby is known to have everything.
@@ -188,7 +193,12 @@ impl Replication {
     fn new(node: Arc<Node<Dbx>>, backups: ServerBackups, steps_down: Arc<Word>) -> Self {
         let (replica, _) = node.current();
         let now = Instant::now();
-        let lag = Mutex::new(Lag { records: 0, goal: (now, u64::MAX), current_at: now });
+        let lag = Mutex::new(Lag {
+            records: 0,
+            is_measured: false,
+            goal: (now, u64::MAX),
+            current_at: now,
+        });
         let standing = Word::new(Standing::Loading as u64);
         Replication { node, replica, standing, backups, steps_down, lag }
     }
@@ -220,7 +230,7 @@ impl Replication {
         self.node.status()
     }
 
-    /// Returns the address of the primary, if it is known and another server's.
+    /// Returns the address of the primary, if it is known and another server's. It is not known while the server loads.
     pub fn other_primary(&self) -> Option<Arc<str>> {
         let status = self.status();
         status.primary.filter(|_| status.role != NodeRole::Primary)
@@ -276,13 +286,14 @@ impl Replication {
         self.backups.truncate_log(&self.node)
     }
 
-    /// Returns how many records of the log the server has not read, and for how long it has not had everything.
+    /// Returns how many records of the log the server has not read, and for how long it has not had everything. If the log
+    /// does not answer, the number is the last one that was measured, and the time grows.
     pub fn lag(&self) -> (u64, Duration) {
         match self.standing() {
             Standing::Primary => (0, Duration::ZERO),
             _ => {
                 let lag = *self.hold_lag();
-                let is_current = lag.records == 0;
+                let is_current = lag.is_measured && lag.records == 0;
                 (lag.records, if is_current { Duration::ZERO } else { lag.current_at.elapsed() })
             }
         }
@@ -300,6 +311,7 @@ impl Replication {
             lag.current_at = lag.goal.0;
         }
         // A log that does not answer leaves the server behind by an unknown number.
+        lag.is_measured = behind.is_ok();
         if let Ok(records) = behind {
             lag.records = records;
             lag.goal = (Instant::now(), next + records);
@@ -436,21 +448,26 @@ impl Server {
 
 /// The server that serves now.
 #[derive(Clone, Debug)]
-pub struct Current(Arc<Mutex<Arc<Server>>>);
+pub struct Current(Arc<watch::Sender<Arc<Server>>>);
 
 impl Current {
     /// Begins with a server.
     pub fn new(server: Arc<Server>) -> Self {
-        Current(Arc::new(Mutex::new(server)))
+        Current(Arc::new(watch::Sender::new(server)))
     }
 
     /// Returns the server.
     pub fn get(&self) -> Arc<Server> {
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.0.borrow())
+    }
+
+    /// Returns what tells of each change from now on.
+    pub fn changes(&self) -> watch::Receiver<Arc<Server>> {
+        self.0.subscribe()
     }
 
     fn set(&self, server: Arc<Server>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = server;
+        self.0.send_replace(server);
     }
 }
 
@@ -558,6 +575,7 @@ impl Watching {
             measured: Instant::now(),
             reported: 0,
             missing: None,
+            has_told_fault: false,
         };
         let thread = std::thread::Builder::new().name("weft-roles".to_owned());
         let thread = thread.spawn(move || watcher.run())?;
@@ -582,6 +600,8 @@ struct Watcher {
     reported: usize,
     /// What the log has said of missing records last.
     missing: Option<String>,
+    /// Whether the log says why the node has stopped.
+    has_told_fault: bool,
 }
 
 impl Watcher {
@@ -591,7 +611,9 @@ impl Watcher {
             let replication = server.replication.as_ref().expect("all are replicated");
             self.tell(replication);
             let (replica, status) = self.node.current();
-            if replica != replication.replica || status.role == NodeRole::Stopped {
+            // The node has no other database until it can open one, which can need the log.
+            let begins_again = status.role == NodeRole::Standby && replica.is_over();
+            if replica != replication.replica || status.role == NodeRole::Stopped || begins_again {
                 self.end(&server, replication);
             }
             if replica != replication.replica {
@@ -600,6 +622,7 @@ impl Watcher {
             }
             let standing = match status.role {
                 NodeRole::Stopped => Standing::Over,
+                NodeRole::Standby if begins_again => Standing::Over,
                 NodeRole::Primary => self.lead(&server, replication),
                 NodeRole::Standby if status.is_current && server.knows_keys() => Standing::Standby,
                 NodeRole::Standby => Standing::Loading,
@@ -667,13 +690,19 @@ impl Watcher {
     /// Ends the connections of a server whose database is over.
     fn end(&mut self, server: &Arc<Server>, replication: &Replication) {
         let before = replication.standing();
+        let fault = replication.fault();
         if !replication.set_standing(Standing::Over) {
+            // The node could not begin again.
+            if let Some(fault) = fault.filter(|_| !self.has_told_fault) {
+                log(Level::Error, "the node has stopped", json!({ "fault": fault }));
+                self.has_told_fault = true;
+            }
             return;
         }
+        self.has_told_fault = fault.is_some();
         if before == Standing::Primary {
             replication.steps_down.fetch_add(1, Ordering::Relaxed);
         }
-        let fault = replication.fault();
         let level = if fault.is_some() { Level::Error } else { Level::Warn };
         let (was, clients) = (before.name(), server.clients.len());
         log(level, "the role is over", json!({ "was": was, "clients": clients, "fault": fault }));

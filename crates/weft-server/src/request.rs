@@ -12,6 +12,8 @@ use memchr::memchr;
 const LINE_BYTES_MAX: usize = 64 << 10;
 /// The most arguments of a request.
 const ARGUMENTS_MAX: i64 = 1 << 20;
+/// How many arguments memory is kept for between requests.
+pub const RANGES_KEPT: usize = 1024;
 /// What a client may send that has not given the password: this many arguments of so many bytes.
 const STRANGERS_ARGUMENTS_MAX: i64 = 10;
 const STRANGERS_BYTES_MAX: i64 = 16 << 10;
@@ -64,6 +66,8 @@ impl Parser {
     pub fn parse(&mut self, input: &[u8], is_known: bool) -> Result<Parsed, String> {
         if self.missing.is_none() {
             self.arguments.clear();
+            // Requests of so many arguments are rare.
+            self.arguments.shrink_to(RANGES_KEPT);
             self.position = 0;
             self.length = None;
             match input.first() {
@@ -95,6 +99,11 @@ impl Parser {
     /// Returns where the arguments of the request that is complete are: in the input, or in the words of its line.
     pub fn ranges(&self) -> &[Range<usize>] {
         &self.arguments
+    }
+
+    /// Returns how many bytes of memory the parser keeps to say where arguments are.
+    pub fn ranges_bytes(&self) -> usize {
+        self.arguments.capacity() * size_of::<Range<usize>>()
     }
 
     /// Returns the words of the line that is complete.
@@ -477,6 +486,17 @@ mod tests {
             }
         }
         bytes
+    }
+
+    /// Fault: after a request of a million arguments the parser kept 16 MiB for as long as the connection was there.
+    #[test]
+    fn memory_for_many_arguments_is_given_back() {
+        let mut parser = Parser::new(1 << 20);
+        let request = encoded(&[vec![b"x".to_vec(); 20_000]]);
+        assert_eq!(parser.parse(&request, true), Ok(Parsed::Complete(request.len())));
+        assert!(parser.ranges_bytes() >= 20_000 * size_of::<Range<usize>>());
+        assert_eq!(parser.parse(b"", true), Ok(Parsed::Incomplete));
+        assert!(parser.ranges_bytes() <= RANGES_KEPT * size_of::<Range<usize>>());
     }
 
     proptest! {

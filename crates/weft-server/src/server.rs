@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -10,32 +10,34 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::json;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use weft::durability::LogState;
 use weft::htm::word::{Ordering, Word};
 use weft::protocol::Dbx;
 use weft::{CommitToken, Database, Failure, TransactionOptions};
 use weft_replication::{NodeBuilder, ReplicatedLog};
 
 use crate::backups::ServerBackups;
-use crate::clients::{Client, Clients};
+use crate::clients::Clients;
 use crate::collector::Collector;
 use crate::connection::{self, Opening};
 use crate::effects::Effects;
+use crate::health;
 use crate::http;
+use crate::inspect;
 use crate::latency::Latency;
 use crate::listeners::{ListenOptions, Listeners};
 use crate::log::{Level, log};
-use crate::monitor::{self, Monitors};
+use crate::monitor::Monitors;
 use crate::procedures::{Procedure, Procedures, Served};
 use crate::publish::PubSub;
+use crate::reload;
 use crate::replication::{self, Current, Replication, ReplicationOptions, Watching};
 use crate::scripts::Scripts;
 use crate::slow_log::SlowLog;
 use crate::socket::Socket;
 use crate::stop::{Done, Stop};
-use crate::store::{Key, Keys, Store};
+use crate::store::{Keys, Store};
 use crate::systemd;
 use crate::tables::{self, StoreOptions};
 use crate::tls::Tls;
@@ -230,9 +232,12 @@ pub struct Server {
     live: Arc<Mutex<Options>>,
     /// The names of the settings that it has changed.
     changed: Arc<Mutex<BTreeSet<&'static str>>>,
-    tls: Option<Tls>,
+    /// The certificate, if there is one.
+    pub(crate) tls: Option<Tls>,
     /// Whether the server was asked to stop.
-    stopping: Arc<watch::Sender<bool>>,
+    pub(crate) stopping: Arc<watch::Sender<bool>>,
+    /// Wakes the task that reads files again: see [`Reloader`](crate::Reloader).
+    pub(crate) reloading: Arc<Notify>,
 }
 
 /// Prepares a server that has tables and procedures of the program, next to Redis's types.
@@ -417,6 +422,7 @@ impl Server {
             changed: Arc::default(),
             tls,
             stopping: Arc::new(watch::Sender::new(false)),
+            reloading: Arc::default(),
             scripts: Arc::new(Scripts::new(options.request_bytes)),
             procedures,
             new_procedures,
@@ -485,6 +491,7 @@ impl Server {
             changed: Arc::clone(&self.changed),
             tls: self.tls.clone(),
             stopping: Arc::clone(&self.stopping),
+            reloading: Arc::clone(&self.reloading),
         };
         server.apply_settings();
         Ok(server)
@@ -568,117 +575,56 @@ impl Server {
             accepting.spawn(http::serve(current.clone(), listener));
         }
         let inspect_port = self.options.listen.inspect_port;
-        let inspected = (inspect_port != 0)
-            .then(|| weft_inspect::serve(&self.database, (Ipv4Addr::LOCALHOST, inspect_port)))
-            .transpose()?;
-        if let Some(inspected) = &inspected {
-            let address = inspected.address().to_string();
-            log(Level::Info, "listening", json!({ "address": address, "inspects": true }));
+        if inspect_port != 0 {
+            accepting.spawn(inspect::serve(current.clone(), inspect_port)?);
         }
-        if self.options.notifies_systemd {
+        accepting.spawn(reload::when_asked(current.clone(), Arc::clone(&self.reloading)));
+        let notifies_systemd = self.options.notifies_systemd;
+        if notifies_systemd {
             systemd::notify("READY=1");
-            accepting.spawn(watch_over(current.clone()));
+            accepting.spawn(health::watch_over(current.clone()));
         }
-        let mut stopping = self.stopping.subscribe();
+        // A replicated server that steps down is replaced by the next one. So from here on this function keeps only what the
+        // servers share, and the memory of the first one's database is freed when its connections have ended.
+        let (clients, stopping) = (Arc::clone(&self.clients), Arc::clone(&self.stopping));
+        let (limit, database) = (self.options.stop_timeout, self.database.clone());
+        let database = Some(database).filter(|_| watching.is_none());
+        drop((self, current));
+        let mut stops = stopping.subscribe();
         tokio::select! {
-            () = stop => self.stop(),
-            // The server has the sender.
-            _ = stopping.wait_for(|stops| *stops) => {}
+            () = stop => {
+                stopping.send_replace(true);
+            }
+            // This function has a sender, so this ends with the value alone.
+            _ = stops.wait_for(|stops| *stops) => {}
         }
-        if self.options.notifies_systemd {
+        if notifies_systemd {
             systemd::notify("STOPPING=1");
         }
-        log(Level::Info, "stopping", json!({ "clients": self.clients.len() }));
+        log(Level::Info, "stopping", json!({ "clients": clients.len() }));
         accepting.shutdown().await;
-        self.clients.stop();
-        let limit = Instant::now() + self.options.stop_timeout;
-        while !self.clients.is_empty() && Instant::now() < limit {
+        clients.stop();
+        let deadline = Instant::now() + limit;
+        while !clients.is_empty() && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         drop(workers);
         if let Some(collector) = collector {
             collector.stop();
         }
-        drop(inspected);
         if let Some(path) = path {
             // A socket that is gone already needs no removal.
             let _ = std::fs::remove_file(path);
         }
         let closed = tokio::task::spawn_blocking(move || {
-            let limit = self.options.stop_timeout;
-            match watching {
-                Some(watching) => {
-                    watching.stop(limit);
-                    Ok(())
-                }
-                None => self.database.close_within(limit),
+            if let Some(watching) = watching {
+                watching.stop(limit);
             }
+            database.map_or(Ok(()), |database| database.close_within(limit))
         });
         closed.await.map_err(io::Error::other)?.map_err(io::Error::other)?;
         log(Level::Info, "stopped", json!({}));
         Ok(())
-    }
-
-    /// Reads the certificates and the users again. What is wrong is in the log, and changes nothing.
-    pub fn reload(&self) {
-        let tls = self.tls.as_ref().map_or(Ok(()), Tls::reload);
-        let users = self.options.users_file.as_ref().map_or(Ok(()), |_| self.users.load());
-        for (what, outcome) in [("certificates", tls), ("users", users)] {
-            match outcome {
-                Ok(()) => log(Level::Info, "read again", json!({ "what": what })),
-                Err(error) => {
-                    log(Level::Error, "cannot read again", json!({ "what": what, "error": error }));
-                }
-            }
-        }
-        self.end_lost_connections();
-    }
-
-    /// Ends the connections whose user was removed, and those of subscribers whose user may not use the channel any more.
-    /// Called after each change of users.
-    pub fn end_lost_connections(&self) {
-        let clients = self.clients.all();
-        let mut names: Vec<_> = clients.iter().map(|client| client.texts().user.clone()).collect();
-        names.sort_unstable();
-        names.dedup();
-        for name in names {
-            let user = self.users.find(&name);
-            let beyond = user.as_ref().map(|user| {
-                let mut beyond = self.publish.clients_beyond(user);
-                if !monitor::is_permitted(user) {
-                    beyond.extend(self.monitors.clients());
-                }
-                beyond
-            });
-            let is_lost = |client: &&Arc<Client>| {
-                beyond.as_ref().is_none_or(|beyond| beyond.contains(&client.id))
-                    && client.texts().user == name
-            };
-            clients.iter().filter(is_lost).for_each(|client| client.stop.notify_one());
-        }
-    }
-
-    /// Checks that the server can answer clients, by a transaction of its own.
-    ///
-    /// # Errors
-    /// Why it cannot.
-    pub fn check_health(&self) -> Result<(), String> {
-        if *self.stopping.borrow() {
-            return Err("the server stops".to_owned());
-        }
-        if self.is_over() {
-            let fault = self.replication.as_ref().and_then(Replication::fault);
-            return Err(fault.unwrap_or_else(|| "the server begins again as a standby".to_owned()));
-        }
-        if let Some(log) = self.database.log_metrics()
-            && log.state != LogState::Running
-        {
-            return Err(format!("the log is not running: {:?}", log.state));
-        }
-        let read = self.transact(&Effects::default(), &TransactionOptions::new(), |keys| {
-            keys.head(&Key::new(0, b"")).map(|_| ())
-        });
-        read.map(|_| ()).map_err(|stop| stop.text().into_owned())
     }
 
     /// Has the system ask silent clients whether they are still there.
@@ -732,20 +678,6 @@ impl Server {
         self.publish.publish(effects, token);
         effects.take_shown().iter().for_each(|line| self.monitors.show(line));
         Ok((result, token))
-    }
-}
-
-/// Tells systemd that the server works, as long as it does.
-async fn watch_over(current: Current) {
-    let Some(interval) = systemd::watchdog_interval() else { return };
-    loop {
-        tokio::time::sleep(interval / 2).await;
-        let server = current.get();
-        match tokio::task::spawn_blocking(move || server.check_health()).await {
-            Ok(Ok(())) => systemd::notify("WATCHDOG=1"),
-            Ok(Err(error)) => log(Level::Error, "not healthy", json!({ "error": error })),
-            Err(_) => {}
-        }
     }
 }
 

@@ -572,9 +572,12 @@ impl Session {
         self.users_generation = u64::MAX;
     }
 
-    /// Returns how many bytes of memory the queued commands and the watched keys need, about.
+    /// Returns how many bytes of memory the queued commands, the watched keys and the subscriptions need, about.
     pub fn held_bytes(&self) -> usize {
-        self.queue.as_ref().map_or(0, |queue| queue.bytes) + self.watched.bytes()
+        let queued = self.queue.as_ref().map_or(0, |queue| queue.bytes);
+        let subscribed =
+            self.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.bytes());
+        queued + self.watched.bytes() + subscribed
     }
 
     /// Notes that a command could not be queued, if commands are queued.

@@ -554,10 +554,12 @@ impl Server {
         Ok(())
     }
 
-    /// `CONFIG REWRITE`: writes what `CONFIG SET` has changed into the file of settings.
+    /// `CONFIG REWRITE`: writes what `CONFIG SET` has changed into the file of settings. The file does not get a password that
+    /// was changed: the server has only its hash.
     ///
     /// # Errors
-    /// The server was started without a file, or it cannot be written.
+    /// The server was started without a file, or it cannot be written. Or the password was changed: the other settings are
+    /// in the file then.
     pub fn rewrite_settings(&self) -> Result<(), String> {
         let path = self.options.settings_file.as_ref();
         let path = path.ok_or("The server is running without a config file")?;
@@ -565,8 +567,7 @@ impl Server {
         let text = std::fs::read_to_string(path).map_err(told)?;
         let live = self.live();
         let mut changed = self.changed().clone();
-        // Passwords are not in the options any more; the users' file has them.
-        changed.remove("password");
+        let has_new_password = changed.remove("password");
         let line_of = |setting: &Setting| format!("{} \"{}\"", setting.name, setting.get(&live));
         let (mut lines, mut left) = (Vec::new(), changed.clone());
         for line in text.lines() {
@@ -580,10 +581,19 @@ impl Server {
         }
         let left = SETTINGS.iter().filter(|setting| left.contains(setting.name));
         lines.extend(left.map(line_of));
-        replace_file(path, &(lines.join("\n") + "\n")).map_err(told)
+        replace_file(path, &(lines.join("\n") + "\n")).map_err(told)?;
+        match (has_new_password, &self.options.users_file) {
+            (false, _) => Ok(()),
+            (true, Some(_)) => Err(PASSWORD_IN_USERS_FILE.to_owned()),
+            (true, None) => Err(PASSWORD_IN_SETTINGS.to_owned()),
+        }
     }
 }
 
+const PASSWORD_IN_USERS_FILE: &str =
+    "the new password was not written, and all other settings were: keep it by ACL SAVE";
+const PASSWORD_IN_SETTINGS: &str = "the new password was not written, and all other settings were: change it in the file of \
+     --config or --password-file, or start the server with --users-file and keep it by ACL SAVE";
 const IMMUTABLE: &str = "can't set immutable config: use the server's options";
 
 /// Sets what a setting means, if its value is right.

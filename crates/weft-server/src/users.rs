@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -531,7 +531,7 @@ impl Users {
         procedures: Vec<&'static Command>,
     ) -> Result<Self, String> {
         let mut users = match &file {
-            Some(path) if path.exists() => read(path, &procedures)?,
+            Some(path) if is_there(path)? => read(path, &procedures)?,
             _ => BTreeMap::new(),
         };
         users.entry(DEFAULT.to_owned()).or_insert_with(|| {
@@ -679,6 +679,19 @@ impl Users {
 const NO_FILE: &str =
     "This server is not configured to use an ACL file: start it with --users-file";
 
+/// Returns whether there is a file of users, or a link that should lead to one. Without a file the user `default` may do
+/// everything, so a file that cannot be reached must not be taken for none.
+///
+/// # Errors
+/// The folder of the file cannot be searched.
+fn is_there(path: &Path) -> Result<bool, String> {
+    match std::fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
+}
+
 /// Reads a file of users of a server that has these procedures.
 fn read(
     path: &PathBuf,
@@ -711,7 +724,7 @@ fn read(
 }
 
 /// Replaces a file. If it is new, only its owner may read it. A crash leaves the old text or the new one.
-pub fn replace_file(path: &std::path::Path, text: &str) -> io::Result<()> {
+pub fn replace_file(path: &Path, text: &str) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.new", std::process::id()));
@@ -724,5 +737,32 @@ pub fn replace_file(path: &std::path::Path, text: &str) -> io::Result<()> {
     file.sync_all()?;
     std::fs::rename(&temporary, path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    std::fs::File::open(folder.unwrap_or(std::path::Path::new(".")))?.sync_all()
+    std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fault: a file of users that could not be reached was taken for no file. The server started with a user `default` that
+    /// had all rights and no password.
+    #[test]
+    fn users_file_that_cannot_be_reached_is_an_error() {
+        let name = format!("weft-users-{}-{:x}", std::process::id(), fastrand::u64(..));
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        let open = |path: PathBuf| Users::open(Some(path), None, Vec::new());
+        let link = folder.join("link");
+        std::os::unix::fs::symlink(folder.join("gone"), &link).unwrap();
+        let error = open(link.clone()).unwrap_err();
+        assert!(error.contains("link: No such file"), "{error}");
+        std::fs::write(folder.join("file"), "").unwrap();
+        let error = open(folder.join("file").join("users")).unwrap_err();
+        assert!(error.contains("Not a directory"), "{error}");
+        // `ACL SAVE` makes a file that is not there yet.
+        assert!(open(folder.join("new")).unwrap().admits_strangers());
+        std::fs::write(folder.join("gone"), "user default off\n").unwrap();
+        assert!(!open(link).unwrap().admits_strangers());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -15,6 +15,9 @@
 //! 4. The row is removed when the last client lets go of the key. A waiter may have looked at the key before the row was
 //!    removed. So after the removal the firsts of the key's lines are woken, and look again.
 //!
+//! A waiter that cannot look holds up those behind it. So while a client does not take its output, it is in no line. When it
+//! has taken it, it joins its lines again, at their end, and looks.
+//!
 //! While a client waits it holds no thread: its connection's task awaits a [`Notify`].
 
 use std::collections::{BTreeMap, HashMap};
@@ -53,8 +56,8 @@ pub struct Wait {
 /// A client that waits.
 #[derive(Debug)]
 pub struct Waiter {
-    /// Waiters are served in the order of their numbers.
-    number: u64,
+    /// Waiters are served in the order of their numbers. The number changes under the lock of all lines.
+    number: Word,
     /// The numbered database.
     pub space: u8,
     /// The keys, and the line at each.
@@ -73,7 +76,19 @@ pub enum Unblocked {
     Error,
 }
 
+/// What a waiter needs at a key besides its bytes: here, and among the watched keys. An estimate.
+const PLACE_BYTES: usize = 512;
+
 impl Waiter {
+    fn number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many bytes of memory the waiter's places need, about.
+    pub fn bytes(&self) -> usize {
+        self.places.iter().map(|(key, _)| PLACE_BYTES + key.len()).sum()
+    }
+
     /// Ends the waiting, unless an element is found first.
     pub fn unblock(&self, how: Unblocked) {
         // The notification orders this before what the woken task reads.
@@ -133,21 +148,27 @@ impl Waiters {
 
     /// Adds a waiter at the end of its lines.
     pub fn join(&self, space: u8, places: Vec<(Text, Line)>) -> Arc<Waiter> {
+        let [number, unblocked] = [(); 2].map(|()| Word::new(0));
+        let waiter = Arc::new(Waiter { number, space, places, woken: Notify::new(), unblocked });
+        self.rejoin(&waiter);
+        waiter
+    }
+
+    /// Adds a waiter that is in no line at the end of its lines. It then has to look at its keys, as after [`Self::join`].
+    pub fn rejoin(&self, waiter: &Arc<Waiter>) {
         let mut inner = self.lock();
         inner.last += 1;
         let number = inner.last;
-        let (woken, unblocked) = (Notify::new(), Word::new(0));
-        let waiter = Arc::new(Waiter { number, space, places, woken, unblocked });
+        waiter.number.store(number, Ordering::Relaxed);
         for (key, line) in &waiter.places {
-            let lines = inner.keys.entry((space, key.clone())).or_default();
+            let lines = inner.keys.entry((waiter.space, key.clone())).or_default();
             let at = lines.iter().position(|(other, _)| other == line).unwrap_or_else(|| {
                 lines.push((line.clone(), Queue::new()));
                 lines.len() - 1
             });
-            lines[at].1.insert(number, Arc::clone(&waiter));
+            lines[at].1.insert(number, Arc::clone(waiter));
         }
         self.count.store(self.len() + 1, Ordering::Relaxed);
-        waiter
     }
 
     /// Removes a waiter from its lines, and wakes those who are first now.
@@ -158,8 +179,8 @@ impl Waiters {
             let Some(lines) = inner.keys.get_mut(&key) else { continue };
             let Some(at) = lines.iter().position(|(other, _)| other == line) else { continue };
             let queue = &mut lines[at].1;
-            let was_first = queue.keys().next() == Some(&waiter.number);
-            queue.remove(&waiter.number);
+            let was_first = queue.keys().next() == Some(&waiter.number());
+            queue.remove(&waiter.number());
             match queue.values().next() {
                 Some(next) if was_first => next.woken.notify_one(),
                 Some(_) => {}
@@ -193,6 +214,6 @@ impl Waiters {
     pub fn is_first(&self, waiter: &Waiter, key: &[u8], line: &Line) -> bool {
         let inner = self.lock();
         let queue = inner.queue(waiter.space, &key.into(), line);
-        queue.and_then(|queue| queue.keys().next()) == Some(&waiter.number)
+        queue.and_then(|queue| queue.keys().next()) == Some(&waiter.number())
     }
 }

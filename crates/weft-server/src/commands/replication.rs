@@ -19,7 +19,7 @@ pub fn divide(address: &str) -> (&str, &str) {
     address.rsplit_once(':').unwrap_or((address, "0"))
 }
 
-/// Returns the address of the primary, as far as it is known.
+/// Returns the address of the primary, if it is known. A server that loads does not know it.
 fn primary_of(server: &Server) -> Option<String> {
     match &server.replication {
         Some(replication) => replication.status().primary.map(|address| address.to_string()),

@@ -93,7 +93,14 @@ pub fn acl(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Don
             reply.ok();
         }
         (b"save", []) => {
-            users.save().map_err(|error| format!("ERR {error}"))?;
+            // The file gets the password that `CONFIG SET` has changed, so `CONFIG REWRITE` does not complain any more.
+            let has_new_password = server.changed().remove("password");
+            if let Err(error) = users.save() {
+                if has_new_password {
+                    server.changed().insert("password");
+                }
+                return Err(format!("ERR {error}").into());
+            }
             reply.ok();
         }
         (b"help", []) => super::introspection::help(

@@ -2,6 +2,8 @@
 
 use std::sync::Mutex;
 
+use weft_server::Options;
+
 use crate::client::{Client, TestServer};
 
 /// Waits until so many clients wait.
@@ -147,6 +149,42 @@ fn a_client_that_waits_gets_messages_and_sends_more() {
     other.line("RPUSH k v");
     assert_eq!(next(&mut waiter), "*[\"k\", \"v\"]");
     (0..2000).for_each(|_| assert_eq!(next(&mut waiter), "\"01234567890123456789\""));
+}
+
+/// Fault: a client that waited and did not take its output stayed the first of its line, and could not look at the key. All
+/// behind it waited until the output had timed out.
+#[test]
+fn a_waiter_that_does_not_take_its_output_holds_up_no_other() {
+    const MESSAGES: usize = 64;
+    let server = TestServer::with(Options { mailbox_bytes: 256 << 20, ..Options::default() });
+    let (mut slow, mut next_in_line, mut other) =
+        (server.client(), server.client(), server.client());
+    slow.line("HELLO 3");
+    slow.line("SUBSCRIBE channel");
+    slow.send(b"BLPOP k 0\r\n");
+    until_blocked(&mut other, 1);
+    // More than the system keeps for a connection.
+    let text = vec![b'x'; 1 << 20];
+    for _ in 0..MESSAGES {
+        assert_eq!(other.call(&[b"PUBLISH", b"channel", &text]).shown(), ":1");
+    }
+    next_in_line.send(b"BLPOP k 0\r\n");
+    while other.say("CLIENT LIST").matches("cmd=blpop").count() < 2 {}
+    assert_eq!(other.say("RPUSH k first"), ":1");
+    assert_eq!(next(&mut next_in_line), "*[\"k\", \"first\"]");
+    // An element that comes while the client is in no line is found when it has taken its output.
+    assert_eq!(other.say("RPUSH k second"), ":1");
+    let element = "*[\"k\", \"second\"]";
+    let replies: Vec<String> = (0..=MESSAGES).map(|_| next(&mut slow)).collect();
+    assert_eq!(replies.iter().filter(|reply| *reply == element).count(), 1);
+    let message = ">[\"message\", \"channel\", \"xxx";
+    assert!(replies.iter().all(|reply| reply == element || reply.starts_with(message)));
+    // The next ones are served in their order.
+    slow.send(b"BLPOP k 0\r\n");
+    until_blocked(&mut other, 1);
+    assert_eq!(other.say("RPUSH k third"), ":1");
+    assert_eq!(next(&mut slow), "*[\"k\", \"third\"]");
+    until_blocked(&mut other, 0);
 }
 
 #[test]

@@ -400,6 +400,54 @@ fn announced_bulks_and_queues_need_no_memory_and_count() {
     assert!(clients_info(&mut bystander, "weft_clients_bytes") < 1 << 20);
 }
 
+/// Fault: the names of subscriptions did not count, so clients could need any amount of memory.
+#[test]
+fn subscriptions_count_among_the_memory_of_clients() {
+    let limit = 8 << 20;
+    let server = TestServer::with(Options { clients_bytes: limit, ..Options::default() });
+    let (mut bystander, mut subscriber) = (server.client(), server.client());
+    let name = |number: usize| format!("{number}{}", "x".repeat(200_000));
+    let subscribe = |subscriber: &mut crate::client::Client, number: usize| {
+        let name = name(number);
+        subscriber
+            .send(format!("*2\r\n$9\r\nSUBSCRIBE\r\n${}\r\n{name}\r\n", name.len()).as_bytes());
+        subscriber.read().is_some()
+    };
+    let mut subscribed = 0;
+    while subscribe(&mut subscriber, subscribed) {
+        subscribed += 1;
+        assert!(subscribed < 100, "the names do not count");
+    }
+    assert!(subscribed >= 10, "{subscribed}");
+    while clients_info(&mut bystander, "connected_clients") > 1 {}
+    // The memory of a subscription that ends is given back.
+    let mut changing = server.client();
+    for number in 0..100 {
+        assert!(subscribe(&mut changing, number));
+        assert!(changing.call(&[b"UNSUBSCRIBE", name(number).as_bytes()]).shown().ends_with(":0]"));
+    }
+    assert!(clients_info(&mut bystander, "weft_clients_bytes") < limit);
+}
+
+/// Fault: a command that waits has copies of its arguments and keys, which did not count.
+#[test]
+fn commands_that_wait_count_among_the_memory_of_clients() {
+    const KEY_BYTES: u64 = 4 << 20;
+    let server = TestServer::new();
+    let (mut bystander, mut waiter) = (server.client(), server.client());
+    let key = vec![b'x'; KEY_BYTES as usize];
+    waiter.send(format!("*3\r\n$5\r\nBLPOP\r\n${KEY_BYTES}\r\n").as_bytes());
+    waiter.send(&key);
+    waiter.send(b"\r\n$1\r\n0\r\n");
+    while clients_info(&mut bystander, "blocked_clients") == 0 {}
+    // The input, the arguments, and the key.
+    while clients_info(&mut bystander, "weft_clients_bytes") < 3 * KEY_BYTES {}
+    assert_eq!(bystander.call(&[b"RPUSH", &key, b"element"]).shown(), ":1");
+    assert!(waiter.read().is_some());
+    assert_eq!(waiter.say("PING"), "+PONG");
+    while clients_info(&mut bystander, "weft_clients_bytes") > 1 << 20 {}
+}
+
 #[test]
 fn clients_that_are_gone_without_a_word_are_asked() {
     let keep_alive = Duration::from_secs(1);

@@ -1,20 +1,22 @@
 //! Several servers of one replicated database, on a log in memory.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
 use weft::Database;
 use weft::durability::{Backend, SimulatedDisk};
 use weft::htm::word::{Ordering, Word};
+use weft_inspect::InspectBuilder;
 use weft_replication::{
     NodeBuilder, Options as NodeOptions, ReplicatedLog, SimulatedConnection, SimulatedLog,
 };
-use weft_server::{Options, ReplicationOptions, Server};
+use weft_server::{Options, Reloader, ReplicationOptions, Server};
 
 use crate::client::{Client, TestServer, Value};
 use crate::durable::Directory;
 use crate::histories::{Recorder, Way, stress};
+use crate::settings::{fetch, free_port, try_fetch};
 
 /// Longer than anything takes. No test waits for this long unless it fails.
 const LONG: Duration = Duration::from_secs(60);
@@ -432,6 +434,77 @@ fn health_and_metrics_tell_what_a_server_is() {
     assert_eq!(metric(0, "replication_generation"), "2");
 }
 
+/// Fault: a standby that could not reach the log kept the lag that it had measured last, so it was shown as up to date.
+#[test]
+fn lag_grows_while_the_log_does_not_answer() {
+    let cluster = Cluster::new(2);
+    drop(cluster.reader(1));
+    let lag = || info(&mut cluster.client(1), "weft_lag_seconds").parse::<f64>().unwrap();
+    wait_until("being there", || lag() == 0.0);
+    cluster.connections[1].cut_off(true);
+    wait_until("the lag", || lag() > 1.0);
+    cluster.connections[1].cut_off(false);
+    wait_until("being there again", || lag() == 0.0);
+}
+
+/// A server of one node whose database is inspected, and what tells whether it is still in memory.
+struct Watched {
+    first: Weak<Server>,
+    reloader: Reloader,
+    cluster: Cluster,
+}
+
+/// Starts a primary with these options next to another server.
+fn watched_primary(options: Options) -> Watched {
+    let log = SimulatedLog::new(6);
+    let (one, two) = (log.connect(), log.connect());
+    let node = NodeBuilder::new(|| Database::builder().inspect()).options(by_call());
+    let server = Server::builder().options(options).replicated(node, Arc::clone(&one) as _);
+    let server = server.open().unwrap();
+    let (first, reloader) = (Arc::downgrade(&server), server.reloader());
+    let servers = vec![TestServer::of(server), {
+        let node = NodeBuilder::new(Database::builder).options(by_call());
+        TestServer::of(Server::builder().replicated(node, two).open().unwrap())
+    }];
+    Watched { first, reloader, cluster: cluster_of(servers) }
+}
+
+/// Fault: the function that serves kept the first server until the process ended. So after a step-down the memory had the rows
+/// of two databases. The page of `--inspect-port` showed the one that was closed.
+#[test]
+fn server_that_steps_down_frees_its_first_database() {
+    let port = free_port();
+    let mut options = Options::default();
+    options.listen.inspect_port = port;
+    let watched = watched_primary(options);
+    assert_eq!(watched.cluster.client(0).say("SET key value"), "+OK");
+    assert!(fetch(port, "/report").contains("200 OK"));
+    watched.cluster.promote(1);
+    wait_until("the end of the first server", || watched.first.strong_count() == 0);
+    watched.cluster.wait_to_read(0, "GET key", "\"value\"");
+    wait_until("the page of the next database", || {
+        try_fetch(port, "/report").is_ok_and(|page| page.contains("200 OK"))
+    });
+}
+
+/// Fault: SIGHUP reached only the first server of the process, which no longer had the clients after a step-down.
+#[test]
+fn users_are_read_again_after_a_step_down() {
+    let directory = Directory::new("reloader");
+    let file = directory.0.join("users");
+    let line = "user default on nopass ~* &* +@all\nuser watcher on nopass +ping";
+    std::fs::write(&file, format!("{line} +monitor\n")).unwrap();
+    let watched = watched_primary(Options { users_file: Some(file.clone()), ..Options::default() });
+    watched.cluster.promote(1);
+    wait_until("the end of the first server", || watched.first.strong_count() == 0);
+    let mut monitor = watched.cluster.client(0);
+    assert_eq!(monitor.say("AUTH watcher any"), "+OK");
+    assert_eq!(monitor.say("MONITOR"), "+OK");
+    std::fs::write(&file, format!("{line}\n")).unwrap();
+    watched.reloader.reload();
+    while monitor.read().is_some() {}
+}
+
 #[test]
 fn settings_of_replication_are_understood() {
     let mut options = Options::default();
@@ -519,6 +592,24 @@ fn killed_server_goes_on_from_its_directory() {
         assert_eq!(client.say(line), reply, "{line}");
     }
     connection.cut_off(false);
+}
+
+/// Fault: a server with a directory stayed the primary while the log did not answer, long after its node had given up.
+#[test]
+fn server_with_a_directory_is_not_the_primary_while_the_log_is_away() {
+    let log = SimulatedLog::new(1);
+    let connection = log.connect();
+    let disk: Arc<dyn Backend> = Arc::new(SimulatedDisk::new(1));
+    let options = NodeOptions { deadline: Duration::from_millis(100), ..by_call() };
+    let node = NodeBuilder::new(Database::builder).options(options).directory_on(disk, "/node");
+    let server = Server::builder().replicated(node, Arc::clone(&connection) as _).open().unwrap();
+    let cluster = cluster_of(vec![TestServer::of(server)]);
+    assert_eq!(cluster.client(0).say("SET key 1"), "+OK");
+    connection.cut_off(true);
+    cluster.wait_for(0, "PING", "-READONLY You can't write against a read only replica.");
+    connection.cut_off(false);
+    cluster.promote(0);
+    cluster.wait_for(0, "GET key", "\"1\"");
 }
 
 /// The log loses records. A server without a directory says that they are missing, until the one that has them starts.

@@ -1,6 +1,6 @@
 //! Settings of the program: the command line, the environment, the file, and `CONFIG`; and what an operator sees.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
@@ -22,16 +22,21 @@ fn program() -> Command {
 
 /// Returns the answer of a server to a request by HTTP.
 pub fn fetch(port: u16, path: &str) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    try_fetch(port, path).unwrap()
+}
+
+/// As [`fetch`], from a server that may not listen at the moment.
+pub fn try_fetch(port: u16, path: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
+    stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 /// Returns a port that was free a moment ago.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
@@ -70,6 +75,39 @@ fn the_command_line_counts_more_than_the_environment_and_that_more_than_the_file
     assert_eq!(client.say("CONFIG REWRITE"), "+OK");
     let rewritten = "# A comment\n\nidle 1\nclients \"21\"\n  slow-log-length \"9\"\nmaxmemory 64mb\nslow-log-micros \"-1\"\n";
     assert_eq!(std::fs::read_to_string(&file).unwrap(), rewritten);
+}
+
+/// Fault: `CONFIG REWRITE` said OK and left a changed password out, so the next start had the old password again.
+#[test]
+fn rewrite_says_that_it_does_not_write_a_changed_password() {
+    let directory = Directory::new("rewrite");
+    let (file, users) = (directory.0.join("weft.conf"), directory.0.join("users"));
+    std::fs::write(&file, "idle 1\n").unwrap();
+    let arguments = ["--config", file.to_str().unwrap()];
+    let mut alone = Program::start_with(&mut program(), &directory.0, &arguments);
+    let mut client = alone.client();
+    assert_eq!(client.say("CONFIG SET requirepass secret timeout 2"), "+OK");
+    let said = client.say("CONFIG REWRITE");
+    assert!(said.starts_with("-ERR") && said.contains("--password-file"), "{said}");
+    // The other settings are in the file, and the password is not.
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "idle \"2\"\n");
+    alone.terminate();
+    let users = users.to_str().unwrap();
+    let arguments = ["--config", arguments[1], "--users-file", users];
+    let mut with_users = Program::start_with(&mut program(), &directory.0, &arguments);
+    let mut client = with_users.client();
+    assert_eq!(client.say("CONFIG REWRITE"), "+OK");
+    assert_eq!(client.say("CONFIG SET requirepass secret"), "+OK");
+    let said = client.say("CONFIG REWRITE");
+    assert!(said.ends_with("keep it by ACL SAVE"), "{said}");
+    assert_eq!(
+        (client.say("ACL SAVE"), client.say("CONFIG REWRITE")),
+        ("+OK".into(), "+OK".into())
+    );
+    with_users.terminate();
+    let again = Program::start_with(&mut program(), &directory.0, &arguments);
+    assert_eq!(again.client().say("GET k"), "-NOAUTH Authentication required.");
+    assert_eq!(again.client().say("AUTH secret"), "+OK");
 }
 
 #[test]
