@@ -456,6 +456,13 @@ impl<'a> Analysis<'a> {
         }
     }
 
+    /// Whether an expression is a read of many rows that has begun. Each of them is a result of the engine.
+    fn is_many(&self, expression: &Expr) -> bool {
+        let Expr::Try(tried) = expression else { return false };
+        let Expr::MethodCall(call) = &*tried.expr else { return false };
+        call.method == "get_many" && self.is_of_engine(&tried.expr)
+    }
+
     /// Whether a `?` on an expression can only return an error of the engine.
     fn fails_by_engine(&self, tried: &Expr) -> bool {
         if let Expr::Path(path) = tried {

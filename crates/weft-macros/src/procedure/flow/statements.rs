@@ -140,7 +140,8 @@ impl Analysis<'_> {
             self.guarded(guard, |this| {
                 this.scoped(|this| {
                     if let Some((pattern, expression, value)) = over {
-                        let is_of_engine = this.is_of_engine(expression);
+                        let is_of_engine =
+                            this.is_of_engine(expression) || this.is_many(expression);
                         this.bind(pattern, value);
                         if is_of_engine {
                             this.note_engine(pattern);
