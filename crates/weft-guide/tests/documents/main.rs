@@ -611,8 +611,7 @@ fn numbers_in_documents_agree_with_the_program() {
     let mut wrong = Vec::new();
     for document in entrance() {
         // About the two lines below it, not about the program.
-        let document_text =
-            text(&document).replace("Two commands, with a Rust toolchain", "");
+        let document_text = text(&document).replace("Two commands, with a Rust toolchain", "");
         for (noun, right) in &nouns {
             for (line, number) in counted(&document_text, noun) {
                 if !right.contains(&number) {
