@@ -92,6 +92,7 @@ unsafe impl Protocol for Ordered {
         settle_deleted(record, may_go, unlink)
     }
 
+    const UNLINKS_AT_ONCE: bool = true;
     const HOLD_ROW: Option<HoldFunction<TidOnly>> = Some(hold_row);
 }
 

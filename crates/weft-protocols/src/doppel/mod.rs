@@ -205,5 +205,6 @@ unsafe impl<J: JoinedProtocol> Protocol for PhaseReconciliation<J> {
         J::settle_deleted(record, may_go, unlink)
     }
 
+    const UNLINKS_AT_ONCE: bool = J::UNLINKS_AT_ONCE;
     const HOLD_ROW: Option<HoldFunction<J::Header>> = J::HOLD_ROW;
 }

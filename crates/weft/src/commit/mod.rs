@@ -86,7 +86,7 @@ pub unsafe trait Protocol: Sized + Send + Sync + 'static {
     const USES_HTM: bool;
 
     /// What replaces hardware transactional memory on machines without it, if results must be read with that in
-    /// mind.
+    /// mind. Such a protocol uses RTM by default, where it works. The others use software twins, unless RTM is chosen.
     const TWIN: Option<&'static str> = None;
 
     /// Whether the protocol only makes single operations on single rows atomic. If so, a transaction can access one
@@ -225,7 +225,15 @@ pub unsafe trait Protocol: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Decides what happens to a deleted record after its grace period (DBX §5.5). If no row was inserted into it
+    /// Whether a deleted record may leave its index as soon as its deletion has committed, while transactions that
+    /// began before that are still under way. They may then have the address of a record that is
+    /// [removed](crate::store::record::tid::Tid::is_removed). So the protocol must see that in each access, or at the
+    /// latest in the commit, and must keep nothing in an absent record on which a later commit relies. If false, the
+    /// record waits for a grace period, as in the paper (DBX §5.5).
+    #[doc(hidden)]
+    const UNLINKS_AT_ONCE: bool = false;
+
+    /// Decides what happens to a deleted record that may leave its index (DBX §5.5). If no row was inserted into it
     /// since, and `may_go` returns true, runs `unlink` and marks the record as removed. No other thread writes the
     /// record at the same time.
     ///
@@ -258,7 +266,7 @@ pub const fn record_kind<P: Protocol>() -> RecordKind {
         Some(_) => Some(hold_row::<P>),
         None => None,
     };
-    RecordKind::new::<P::Header>(settle_deleted::<P>, hold_row)
+    RecordKind::new::<P::Header>(settle_deleted::<P>, P::UNLINKS_AT_ONCE, hold_row)
 }
 
 unsafe fn hold_row<P: Protocol>(record: NonNull<u8>, action: &mut dyn FnMut()) -> HoldOutcome {

@@ -122,6 +122,7 @@ unsafe impl Protocol for TwoPhaseLocking {
         settle_deleted(record, may_go, unlink)
     }
 
+    const UNLINKS_AT_ONCE: bool = true;
     const HOLD_ROW: Option<HoldFunction<LockHeader>> = Some(hold_row);
 }
 
@@ -148,6 +149,7 @@ unsafe impl Protocol for TwoPhaseLockingNoWait {
         settle_deleted(record, may_go, unlink)
     }
 
+    const UNLINKS_AT_ONCE: bool = true;
     const HOLD_ROW: Option<HoldFunction<LockHeader>> = Some(hold_row);
 }
 

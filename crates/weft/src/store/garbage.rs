@@ -28,7 +28,8 @@ pub enum RetiredItem {
     /// moved there.
     InlineSlot(NonNull<u8>, TableRef),
     /// A deleted record (DBX §5.5, step 1 of Figure 4), which is to be unlinked unless a row has been
-    /// inserted into it since.
+    /// inserted into it since. (Most records do not wait for this: see
+    /// [`Protocol::UNLINKS_AT_ONCE`](crate::protocol::Protocol::UNLINKS_AT_ONCE).)
     Deleted(Box<DeletedRecord>),
     /// An unlinked record (step 2), which is to be freed together with the row that it may still hold.
     Record(NonNull<u8>, TableRef),
@@ -70,7 +71,7 @@ pub struct Batch {
 const BATCH_BYTES: usize = 96 << 10;
 
 /// For how many bytes a deleted record counts that scans pass over. So few of them wait in a batch.
-pub const PASSED_OVER_BYTES: usize = BATCH_BYTES / 8;
+pub const PASSED_OVER_BYTES: usize = BATCH_BYTES / 4;
 
 /// A batch is sealed when it holds this many entries, whatever their size.
 const BATCH_ENTRIES: usize = if crate::store::RECLAIMS_EARLY { 4 } else { 512 };
@@ -78,13 +79,15 @@ const BATCH_ENTRIES: usize = if crate::store::RECLAIMS_EARLY { 4 } else { 512 };
 /// A worker's garbage.
 #[derive(Debug, Default)]
 pub struct Garbage {
+    /// Deleted records that may leave their indexes without waiting for a grace period.
+    deleted: Vec<DeletedRecord>,
     open: Vec<RetiredItem>,
     open_bytes: usize,
     sealed: VecDeque<Batch>,
     emptied: Vec<Vec<RetiredItem>>,
-    /// How many entries and bytes the open batch had at the mark.
+    /// How many deleted records there were at the mark, and how many entries and bytes the open batch had.
     #[cfg(weft_sim)]
-    marked: (usize, usize),
+    marked: (usize, usize, usize),
 }
 
 impl Garbage {
@@ -93,6 +96,17 @@ impl Garbage {
     pub fn push(&mut self, retired: RetiredItem, bytes: usize) {
         self.open.push(retired);
         self.open_bytes += bytes;
+    }
+
+    /// Adds a deleted record that may leave its index at once. It stands for about `bytes` of memory.
+    pub fn push_deleted(&mut self, deleted: DeletedRecord, bytes: usize) {
+        self.deleted.push(deleted);
+        self.open_bytes += bytes.max(BATCH_BYTES / BATCH_ENTRIES);
+    }
+
+    /// Takes a deleted record that may leave its index at once.
+    pub fn pop_deleted(&mut self) -> Option<DeletedRecord> {
+        self.deleted.pop()
     }
 
     /// As [`Garbage::push`], for a row, of which every update retires one. The entry is made in its place. (One
@@ -109,13 +123,14 @@ impl Garbage {
     /// Marks the end of the open batch. The batch is not sealed before the next mark.
     #[cfg(weft_sim)]
     pub fn mark(&mut self) {
-        self.marked = (self.open.len(), self.open_bytes);
+        self.marked = (self.deleted.len(), self.open.len(), self.open_bytes);
     }
 
     /// Removes the entries that were added since the mark.
     #[cfg(weft_sim)]
     pub fn forget_since_mark(&mut self) {
-        let (entries, bytes) = self.marked;
+        let (deleted, entries, bytes) = self.marked;
+        self.deleted.truncate(deleted);
         self.open.truncate(entries);
         self.open_bytes = bytes;
     }
@@ -133,13 +148,17 @@ impl Garbage {
 
     /// Returns the number of entries not freed yet.
     pub fn pending(&self) -> usize {
-        self.open.len() + self.sealed.iter().map(|batch| batch.retired.len()).sum::<usize>()
+        self.deleted.len()
+            + self.open.len()
+            + self.sealed.iter().map(|batch| batch.retired.len()).sum::<usize>()
     }
 
-    /// Seals the open batch with a tag and a version from `seal`, if it holds anything.
+    /// Seals the open batch with a tag and a version from `seal`, if it holds anything. Deleted records that have not
+    /// left their indexes are in the batch, and wait for its grace period.
     pub fn seal(&mut self, seal: impl FnOnce() -> (u64, u64)) {
         // Also after `hasten`, which does not need an entry.
         self.open_bytes = 0;
+        self.open.extend(self.deleted.drain(..).map(Box::new).map(RetiredItem::Deleted));
         if self.open.is_empty() {
             return;
         }

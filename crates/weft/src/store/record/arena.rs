@@ -213,6 +213,18 @@ impl FreshSpan {
             && self.bytes() >= self.start.align_offset(class.align()) + class.bytes()
     }
 
+    /// Cuts off what lies after so many bytes, if that is worth keeping.
+    fn split_after(&mut self, bytes: usize) -> Option<FreshSpan> {
+        if self.bytes() < bytes + REMAINDER_BYTES_MIN {
+            return None;
+        }
+        // SAFETY: the span is longer, and is part of a chunk.
+        let middle = unsafe { self.start.add(bytes) };
+        let rest = FreshSpan { start: middle, end: self.end };
+        self.end = middle;
+        Some(rest)
+    }
+
     /// Cuts the next block off a span of blocks of one class, which lie side by side, so that each of them is aligned.
     /// `None`: the span is used up.
     #[inline(always)]
@@ -711,6 +723,8 @@ impl Arena {
         }
         /// Room for the nodes of indexes that an insertion may split, and for spans that are cut.
         const NODES_BYTES: usize = 32 << 10;
+        /// So much of a chunk a worker takes at a time. The rest is for the other workers: there may be no further chunk.
+        const PIECE_BYTES: usize = 128 << 10;
         let mut needed = NODES_BYTES;
         for class in classes {
             let index = class.index();
@@ -731,7 +745,10 @@ impl Arena {
         let found = found.map(|position| remainders.swap_remove(position));
         drop(remainders);
         let bound = if needed == NODES_BYTES { bounds.1 } else { bounds.0 };
-        let Some(fresh) = found.or_else(|| memory.add_chunk_below(bound)) else { return false };
+        let Some(mut fresh) = found.or_else(|| memory.add_chunk_below(bound)) else { return false };
+        if let Some(rest) = fresh.split_after(needed.max(PIECE_BYTES)) {
+            memory.lock(&memory.remainders).push(rest);
+        }
         let small = std::mem::replace(&mut self.fresh, fresh);
         if small.bytes() >= REMAINDER_BYTES_MIN {
             memory.lock(&memory.remainders).push(small);

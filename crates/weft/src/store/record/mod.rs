@@ -90,6 +90,8 @@ pub struct RecordKind {
     /// See [`RecordHeader::mark_loaded`].
     mark_loaded: unsafe fn(NonNull<u8>),
     settle_deleted: SettleDeleted,
+    /// See [`Protocol::UNLINKS_AT_ONCE`](crate::protocol::Protocol::UNLINKS_AT_ONCE).
+    pub unlinks_at_once: bool,
     hold_row: Option<HoldRow>,
 }
 
@@ -115,9 +117,10 @@ pub type SettleDeleted =
 
 impl RecordKind {
     /// Describes records with header `H`. Once they are deleted, `settle_deleted` decides what to do with
-    /// them. `hold_row` is given if the engine may move rows.
+    /// them, after a grace period unless it `unlinks_at_once`. `hold_row` is given if the engine may move rows.
     pub const fn new<H: RecordHeader>(
         settle_deleted: SettleDeleted,
+        unlinks_at_once: bool,
         hold_row: Option<HoldRow>,
     ) -> RecordKind {
         RecordKind {
@@ -125,6 +128,7 @@ impl RecordKind {
             initialise: initialise::<H>,
             mark_loaded: mark_loaded::<H>,
             settle_deleted,
+            unlinks_at_once,
             hold_row,
         }
     }

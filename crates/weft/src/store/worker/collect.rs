@@ -1,7 +1,15 @@
 //! Collection: what a worker retires, and how it frees that after a grace period.
 //!
-//! The steps for a deleted record (DBX §5.5, Figure 4): its deletion [queues](WorkerMemory::retire_deleted) it. After a
-//! grace period a [collection](WorkerMemory::collect) unlinks it from its index, and after another one frees it.
+//! The steps for a deleted record (DBX §5.5, Figure 4): its deletion [queues](WorkerMemory::retire_deleted) it. A
+//! [collection](WorkerMemory::collect) unlinks it from its index, and frees it after a grace period.
+//!
+//! In the paper the record waits for a grace period before it is unlinked, too. That is not needed if the protocol marks
+//! it as removed under its lock ([`Protocol::UNLINKS_AT_ONCE`](crate::protocol::Protocol::UNLINKS_AT_ONCE)): a
+//! transaction that has its address sees the mark, and looks the key up again. A grace period lasts as long as the
+//! longest transaction under way. If threads outnumber cores, that is one whose thread has lost its core, and in some
+//! ten milliseconds a queue deletes ten thousand rows, which every scan from its head would pass over. Still the
+//! record waits for longer if a snapshot needs it, if the log orders its key's versions by it
+//! ([`WorkerMemory::may_begin_again`]), or if another worker's commit has not done all its work there.
 
 use std::ptr::NonNull;
 use std::sync::PoisonError;
@@ -47,20 +55,25 @@ impl WorkerMemory {
         self.garbage().push(RetiredItem::InlineSlot(record, table), table.core().row_class.bytes());
     }
 
-    /// Queues a deleted record, to be unlinked after a grace period. Not inlined, so that commits that delete nothing
-    /// do not pay for it.
+    /// Queues a deleted record, to be unlinked. Not inlined, so that commits that delete nothing do not pay for it.
     #[inline(never)]
     pub fn retire_deleted(&self, record: NonNull<u8>, table: TableRef, key: EncodedKey) {
-        self.push_deleted(Box::new(DeletedRecord { record, table, key }));
-    }
-
-    pub(super) fn push_deleted(&self, deleted: Box<DeletedRecord>) {
-        let core = deleted.table.core();
+        let core = table.core();
         let bytes = match core.is_passed_over(self.shared.clock.epoch()) {
             true => PASSED_OVER_BYTES,
             false => core.record_class.bytes(),
         };
-        self.garbage().push(RetiredItem::Deleted(deleted), bytes);
+        let deleted = DeletedRecord { record, table, key };
+        match core.records.unlinks_at_once {
+            true => self.garbage().push_deleted(deleted, bytes),
+            false => self.garbage().push(RetiredItem::Deleted(Box::new(deleted)), bytes),
+        }
+    }
+
+    /// Queues a deleted record, to be unlinked after a grace period.
+    fn retire_for_longer(&self, deleted: DeletedRecord) {
+        let bytes = deleted.table.core().record_class.bytes();
+        self.garbage().push(RetiredItem::Deleted(Box::new(deleted)), bytes);
     }
 
     // ---- versions of new records --------------------------------------------------------------
@@ -125,14 +138,17 @@ impl WorkerMemory {
         self.take_over_idle();
         self.hand_over_retained();
         self.release_retained();
+        if self.shared.retention.oldest() != NONE_OPEN {
+            // For all deleted records. Their deletions have committed already, so one list suffices.
+            self.list_open_snapshots();
+        }
+        while let Some(deleted) = self.garbage().pop_deleted() {
+            // SAFETY: the worker's commits have put the record on this list, and the protocol unlinks at once.
+            unsafe { self.settle_deleted(deleted) };
+        }
         grace.unpin(self.slot);
         self.seal_garbage();
         let horizon = grace.horizon();
-        if self.shared.retention.oldest() != NONE_OPEN {
-            // For the deleted records of all batches. Their deletions have committed already, so one list
-            // suffices.
-            self.list_open_snapshots();
-        }
         while let Some(batch) = self.garbage().take_ripe(horizon) {
             // Unlinking reads index nodes, so the worker must be pinned.
             grace.pin(self.slot);
@@ -165,7 +181,7 @@ impl WorkerMemory {
                 }
                 RetiredItem::Row(row, table) => self.drop_row(row, table, false),
                 RetiredItem::InlineSlot(record, table) => self.move_inline(table, record),
-                RetiredItem::Deleted(deleted) => self.settle_deleted(deleted),
+                RetiredItem::Deleted(deleted) => self.settle_deleted(*deleted),
                 RetiredItem::Record(record, table) => {
                     table.drop_newest(record, self);
                     self.free_record(record, table);
@@ -177,9 +193,10 @@ impl WorkerMemory {
     /// Unlinks a deleted record, unless it has a row again or must stay in its index for longer.
     ///
     /// # Safety
-    /// A grace period has passed since the record was retired as deleted, and the worker is pinned.
-    unsafe fn settle_deleted(&self, deleted: Box<DeletedRecord>) {
-        let DeletedRecord { record, table, .. } = *deleted;
+    /// The record was on this worker's list of deleted records, and the worker is pinned. A grace period has passed since
+    /// the record was put there, or the protocol [unlinks at once](crate::protocol::Protocol::UNLINKS_AT_ONCE).
+    unsafe fn settle_deleted(&self, deleted: DeletedRecord) {
+        let DeletedRecord { record, table, .. } = deleted;
         // SAFETY: the record is on no other list, so no other worker frees it. Rows that are reached from it
         // are not freed while this worker is pinned.
         unsafe {
@@ -207,7 +224,7 @@ impl WorkerMemory {
             match table.settle_deleted(record, &deleted.key, self) {
                 DeletedOutcome::Unlinked => self.retire_record(record, table),
                 DeletedOutcome::Kept => {}
-                DeletedOutcome::Busy => self.push_deleted(deleted),
+                DeletedOutcome::Busy => self.retire_for_longer(deleted),
             }
         }
     }
@@ -277,5 +294,157 @@ impl WorkerMemory {
     pub fn take_garbage(&self) -> Vec<Batch> {
         self.garbage().seal(|| (0, 0));
         self.garbage().take_sealed()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle, weft_sim))))]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use crate::commit::{Dbx, Protocol, Silo, TwoPhaseLocking};
+    use crate::row::encoding::EncodedKey;
+    use crate::{Database, Error, Record, Table, Transaction};
+
+    #[derive(Clone, Copy, Debug, PartialEq, Record)]
+    struct Entry {
+        #[record(key)]
+        number: u64,
+        value: u64,
+    }
+
+    const ENTRIES: u64 = 1_000;
+
+    struct Queue<P: Protocol> {
+        database: Database<P>,
+        entries: Table<Entry>,
+    }
+
+    impl<P: Protocol> Queue<P> {
+        fn new() -> Self {
+            let database =
+                Database::builder().protocol::<P>().table::<Entry>().open().expect("opens");
+            let entries = database.table().expect("it is declared");
+            let queue = Queue { database, entries };
+            queue.transact(|tx| {
+                let entry = |number| tx.insert(&queue.entries, Entry { number, value: 0 });
+                (0..ENTRIES).try_for_each(entry)
+            });
+            queue
+        }
+
+        fn transact<R>(&self, work: impl Fn(&Transaction<'_, P>) -> Result<R, Error>) -> R {
+            self.database.transact(work).expect("commits")
+        }
+
+        /// Deletes all entries but the last, from the head on.
+        fn consume(&self) {
+            for number in 0..ENTRIES - 1 {
+                self.transact(|tx| {
+                    let head = tx.range(&self.entries, ..).next().expect("there is one")?.number;
+                    assert_eq!(head, number);
+                    tx.delete(&self.entries, &head)
+                });
+            }
+        }
+
+        /// Returns how many records the index has.
+        fn records_in_index(&self) -> usize {
+            let reference = self.entries.inner.reference();
+            // SAFETY: the worker is pinned by the transaction.
+            let is_there =
+                |&number: &u64| unsafe { reference.find(&EncodedKey::Words1(number)) }.is_some();
+            self.transact(|_| Ok((0..ENTRIES).filter(is_there).count()))
+        }
+
+        /// Runs `work` while another thread is in the middle of a transaction, which then commits.
+        fn beside_a_transaction(&self, work: impl FnOnce()) {
+            let (begun, over) = (Barrier::new(2), Barrier::new(2));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    self.transact(|_| {
+                        begun.wait();
+                        over.wait();
+                        Ok(())
+                    });
+                });
+                begun.wait();
+                work();
+                over.wait();
+            });
+        }
+    }
+
+    fn left_beside_a_transaction<P: Protocol>() -> usize {
+        let queue = Queue::<P>::new();
+        let mut left = 0;
+        queue.beside_a_transaction(|| {
+            queue.consume();
+            left = queue.records_in_index();
+        });
+        left
+    }
+
+    /// Fault: a transaction whose thread had lost its core kept every record in its index that others deleted, and
+    /// each scan from the head of a queue passed over all of them.
+    #[test]
+    fn deleted_records_leave_their_index_beside_a_transaction_that_lasts() {
+        let few = 64;
+        for left in [
+            left_beside_a_transaction::<Dbx>(),
+            left_beside_a_transaction::<Silo>(),
+            left_beside_a_transaction::<TwoPhaseLocking>(),
+        ] {
+            assert!(left <= few, "{left} of {ENTRIES} records are in the index");
+        }
+    }
+
+    /// A snapshot that was opened before the deletions still finds all rows.
+    #[test]
+    fn deleted_records_stay_for_the_snapshots_that_see_them() {
+        let queue = Queue::<Dbx>::new();
+        let snapshot = queue.database.open_snapshot().expect("opens");
+        queue.beside_a_transaction(|| queue.consume());
+        assert_eq!(queue.records_in_index() as u64, ENTRIES);
+        assert_eq!(snapshot.rows(&queue.entries).count() as u64, ENTRIES);
+    }
+
+    /// A transaction has the address of a record that leaves the index before it writes there.
+    #[test]
+    fn transactions_that_have_found_a_record_notice_that_it_was_removed() {
+        fn test<P: Protocol>() {
+            let queue = Queue::<P>::new();
+            let (found, consumed) = (Barrier::new(2), Barrier::new(2));
+            let attempts = thread::scope(|scope| {
+                let writer = scope.spawn(|| {
+                    let mut attempts = 0;
+                    let result = queue.database.transact(|tx| -> Result<_, Error> {
+                        attempts += 1;
+                        let before = tx.get(&queue.entries, &0)?.copied();
+                        if attempts == 1 {
+                            found.wait();
+                            consumed.wait();
+                        }
+                        tx.upsert(&queue.entries, Entry { number: 0, value: 7 })?;
+                        Ok(before)
+                    });
+                    (attempts, result.expect("commits"))
+                });
+                found.wait();
+                queue.consume();
+                let in_index = queue.records_in_index();
+                // The same key, in a new record.
+                queue.transact(|tx| tx.insert(&queue.entries, Entry { number: 0, value: 5 }));
+                consumed.wait();
+                let (attempts, before) = writer.join().expect("does not panic");
+                assert_eq!(before, Some(Entry { number: 0, value: 5 }), "it saw the new row");
+                (attempts, in_index)
+            });
+            assert!(attempts.0 > 1 && attempts.1 < ENTRIES as usize, "{attempts:?}");
+            let row = queue.transact(|tx| Ok(tx.get(&queue.entries, &0)?.copied()));
+            assert_eq!(row, Some(Entry { number: 0, value: 7 }));
+        }
+        test::<Dbx>();
+        test::<Silo>();
     }
 }

@@ -9,14 +9,16 @@
 //!   0                                    soft              middle              limit
 //!   +-------------------------------------+------------------+-------------------+
 //!     everything                            what takes no      what takes no
-//!                                           more memory; a     more memory
-//!                                           chunk for updates
-//!                                           and nodes
+//!                                           more memory;       more memory;
+//!                                           chunks for updates chunks for
+//!                                           and nodes          updates
 //! ```
 //!
 //! An operation is refused before it has done anything. It goes on only if all blocks that it needs are free in the
 //! worker's own arena by then, or may be cut from a chunk. So a database that has reached the limit can still delete and
-//! update rows, and insert as many as were deleted.
+//! update rows, and insert as many as were deleted. Workers share the chunks that are added when memory is scarce, piece by
+//! piece, because a worker that has no free block yet must be able to update rows, too: a transaction that deletes often
+//! updates a count.
 
 use std::ptr::NonNull;
 
@@ -122,7 +124,8 @@ impl WorkerMemory {
             match growth {
                 // Without a snapshot, what a delete takes comes back.
                 Growth::Delete => used < limit || self.shared.retention.oldest() == NONE_OPEN,
-                Growth::Update => used < limit && has_blocks(middle),
+                // A row that owns nothing takes blocks that are there, or from a chunk below the limit, and no other memory.
+                Growth::Update => (used < limit || core.drop_row.is_none()) && has_blocks(limit),
                 Growth::Insert => {
                     let bound = if memory.keeps(heap_bytes) { limit } else { soft };
                     used < bound && has_blocks(soft)
