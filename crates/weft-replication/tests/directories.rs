@@ -7,27 +7,17 @@ use std::time::Duration;
 
 use weft::durability::{Backend, File, LockError, LockGuard, SimulatedDisk};
 use weft::protocol::Dbx;
-use weft::{Database, Record};
 use weft_changes::{ChangeFeed, ChangesError, Position};
 use weft_replication::{
-    Faults, Node, NodeBuilder, NodeRole, Options, Primary, ReplicatedLog, ReplicationError,
-    ReplicationToken, Report, SimulatedLog,
+    Faults, Node, NodeRole, Options, Primary, ReplicatedLog, ReplicationError, ReplicationToken,
+    Report, SimulatedLog,
 };
 
+use accounts::{Account, builder};
 use common::{LONG, by_call, wait_until};
 
+mod accounts;
 mod common;
-
-#[derive(Clone, Debug, PartialEq, Record)]
-struct Account {
-    #[record(key)]
-    id: u32,
-    cents: i64,
-}
-
-fn builder() -> NodeBuilder<Dbx> {
-    NodeBuilder::new(Database::builder).table::<Account>().options(by_call())
-}
 
 fn start_on(disk: &SimulatedDisk, log: &SimulatedLog) -> Node<Dbx> {
     let disk: Arc<dyn Backend> = Arc::new(disk.clone());

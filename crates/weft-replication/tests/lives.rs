@@ -5,22 +5,16 @@ use std::time::{Duration, Instant};
 
 use weft::durability::{Backend, SimulatedDisk};
 use weft::protocol::Dbx;
-use weft::{Database, Record};
 use weft_replication::{
-    LogError, LogRecord, NodeBuilder, NodeRole, Options, Primary, ReplicatedLog, ReplicationError,
+    LogError, LogRecord, NodeRole, Options, Primary, ReplicatedLog, ReplicationError,
     ReplicationToken, SimulatedConnection, SimulatedLog, Trouble,
 };
 
+use accounts::{Account, builder};
 use common::{LONG, by_call, wait_until};
 
+mod accounts;
 mod common;
-
-#[derive(Clone, Debug, PartialEq, Record)]
-struct Account {
-    #[record(key)]
-    id: u32,
-    cents: i64,
-}
 
 /// A connection that shows only the first records, or says that there are more.
 #[derive(Debug)]
@@ -64,10 +58,6 @@ impl ReplicatedLog for AlteredLog {
     fn range(&self) -> Result<(u64, u64), LogError> {
         self.log.range().map(|(first, end)| (first, end + self.more))
     }
-}
-
-fn builder() -> NodeBuilder<Dbx> {
-    NodeBuilder::new(Database::builder).table::<Account>().options(by_call())
 }
 
 fn insert(primary: &Primary<Dbx>, id: u32) -> ReplicationToken {

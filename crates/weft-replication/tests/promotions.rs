@@ -4,26 +4,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use weft::protocol::Dbx;
-use weft::{Database, Record};
 use weft_replication::{
-    LogError, LogRecord, Node, NodeBuilder, NodeRole, Options, Primary, ReplicatedLog,
-    ReplicationError, ReplicationToken, SimulatedConnection, SimulatedLog,
+    LogError, LogRecord, Node, NodeRole, Options, Primary, ReplicatedLog, ReplicationError,
+    ReplicationToken, SimulatedConnection, SimulatedLog,
 };
 
+use accounts::{Account, builder};
 use common::{LONG, by_call, wait_until};
 
+mod accounts;
 mod common;
-
-#[derive(Clone, Debug, PartialEq, Record)]
-struct Account {
-    #[record(key)]
-    id: u32,
-    cents: i64,
-}
-
-fn builder() -> NodeBuilder<Dbx> {
-    NodeBuilder::new(Database::builder).table::<Account>().options(by_call())
-}
 
 fn node(log: &SimulatedLog) -> Node<Dbx> {
     builder().start(log.connect()).expect("the node starts")
