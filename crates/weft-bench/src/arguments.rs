@@ -70,8 +70,9 @@ pub struct BenchArguments {
     /// Hardware transactional memory: use it if it works, require it, or use the software twins
     ///
     /// `auto` uses hardware regions if they work. `rtm` refuses to run if they do not. `software` always runs the
-    /// software twins. Without this option the environment variable WEFT_HTM decides; without both, the choice is
-    /// auto.
+    /// software twins. Without this option the environment variable WEFT_HTM decides; without both, each protocol uses
+    /// its default: hardware regions for those that are something else without them (such as htm-naive), and otherwise
+    /// software twins, which are faster.
     #[arg(long, value_name = "auto|rtm|software", value_parser = htm_choices())]
     pub htm: Option<weft::htm::Choice>,
 

@@ -265,6 +265,7 @@ fn point(
                 if settings.is_full { ROUNDS_FULL } else { ROUNDS_QUICK };
             let (seconds, warmup) = (seconds * settings.time, warmup * settings.time);
             if subject == Subject::Transactions {
+                add(&["--htm", "auto"]);
                 let threads = threads_of(real.threads).min(settings.host.logical_cores);
                 add(&["--threads", &threads.to_string(), "--rounds", &rounds.to_string()]);
                 add(&["--seconds", &seconds.to_string(), "--warmup", &warmup.to_string()]);

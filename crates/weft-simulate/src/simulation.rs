@@ -146,7 +146,7 @@ impl Setting<'_> {
         let phase_length = self.common.phase_length();
         LoadOptions {
             seed: self.common.seed,
-            htm,
+            htm: Some(htm),
             phase_length,
             conflict_retries: self.common.conflict_retries,
             capacity_retries: self.common.capacity_retries,

@@ -12,7 +12,7 @@ const THREADS: usize = 4;
 /// Returns the options for loading, with the HTM backend that the environment names.
 pub(crate) fn options(seed: u64) -> LoadOptions<'static> {
     let htm = Htm::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Htm::Auto);
-    LoadOptions { seed, htm, ..LoadOptions::default() }
+    LoadOptions { seed, htm: Some(htm), ..LoadOptions::default() }
 }
 
 /// Loads a workload.

@@ -130,8 +130,8 @@ pub struct LoadOptions<'a> {
     pub seed: u64,
     /// Threads to load with.
     pub threads: usize,
-    /// The HTM backend for the database.
-    pub htm: weft::htm::Choice,
+    /// The HTM backend for the database; `None` for the protocol's default.
+    pub htm: Option<weft::htm::Choice>,
     /// The number of conflicts after which a hardware region gives up; `None` for the engine's default.
     pub conflict_retries: Option<u32>,
     /// The number of times that a hardware region may be too large before it gives up; `None` for the engine's default.
@@ -184,11 +184,12 @@ impl LoadOptions<'_> {
     pub(crate) fn builder_with<P: Protocol>(&self, procedures: Procedures) -> Builder<P> {
         let Procedures { shapes, tokens } = procedures;
         let dbx_tc = self.dbx_tc.cloned().unwrap_or_default().procedures(shapes).tokens(tokens);
-        let builder = Database::builder()
-            .protocol::<P>()
-            .htm(self.htm)
-            .reserve_bytes(self.reserve_bytes)
-            .dbx_tc(dbx_tc);
+        let builder =
+            Database::builder().protocol::<P>().reserve_bytes(self.reserve_bytes).dbx_tc(dbx_tc);
+        let builder = match self.htm {
+            Some(choice) => builder.htm(choice),
+            None => builder,
+        };
         let (builder, policy) = match self.dbx_paper {
             Some(options) => (builder.dbx_paper(options), options.retry_policy()),
             None => (builder, RetryPolicy::default()),
@@ -228,13 +229,13 @@ impl LoadOptions<'_> {
 }
 
 impl Default for LoadOptions<'_> {
-    /// Returns the defaults: one thread, seed 0, any HTM backend, the engine's defaults for phases, `htcc` and
+    /// Returns the defaults: one thread, seed 0, the protocol's default of the HTM backend, the engine's defaults for phases, `htcc` and
     /// `dbx-tc`, no directory, and no report of progress.
     fn default() -> Self {
         LoadOptions {
             seed: 0,
             threads: 1,
-            htm: weft::htm::Choice::Auto,
+            htm: None,
             reserve_bytes: 0,
             conflict_retries: None,
             capacity_retries: None,

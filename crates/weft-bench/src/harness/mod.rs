@@ -158,7 +158,7 @@ fn show(
 }
 
 /// Checks what depends on several options or on the machine, and returns the choice of the HTM backend.
-fn check(arguments: &BenchArguments, subject: &Subject) -> Result<weft::htm::Choice, Stop> {
+fn check(arguments: &BenchArguments, subject: &Subject) -> Result<Option<weft::htm::Choice>, Stop> {
     paper::check(arguments.protocol.iter().map(String::as_str), &arguments.paper)
         .map_err(Stop::Usage)?;
     for name in &arguments.protocol {
@@ -187,12 +187,11 @@ fn check(arguments: &BenchArguments, subject: &Subject) -> Result<weft::htm::Cho
         }
     }
     let htm = match arguments.htm {
-        Some(choice) => choice,
+        Some(choice) => Some(choice),
         None => weft::htm::Choice::from_environment()
-            .map_err(|invalid| Stop::Usage(invalid.to_string()))?
-            .unwrap_or_default(),
+            .map_err(|invalid| Stop::Usage(invalid.to_string()))?,
     };
-    match weft::htm::Htm::open(htm, weft::htm::RetryPolicy::default()) {
+    match weft::htm::Htm::open(htm.unwrap_or_default(), weft::htm::RetryPolicy::default()) {
         Ok(_) => Ok(htm),
         Err(unavailable) => Err(Stop::Usage(format!(
             "{unavailable}; --htm auto and --htm software work on every machine"
@@ -278,7 +277,7 @@ fn variants(arguments: &BenchArguments, subject: &Subject) -> Vec<Variant> {
 /// Loads a database for each contender.
 fn load(
     arguments: &BenchArguments,
-    htm: weft::htm::Choice,
+    htm: Option<weft::htm::Choice>,
     benchmark: &dyn Benchmark,
     variants: &[Variant],
 ) -> Result<Vec<BenchmarkEntry>, Stop> {

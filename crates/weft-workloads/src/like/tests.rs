@@ -16,7 +16,7 @@ use crate::workload::{LoadOptions, Workload};
 /// Returns a loaded database, with the HTM backend that the environment names.
 fn load<P: Protocol>(parameters: &Parameters, seed: u64, threads: usize) -> Like<P> {
     let htm = Htm::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Htm::Auto);
-    let options = LoadOptions { seed, threads, htm, ..LoadOptions::default() };
+    let options = LoadOptions { seed, threads, htm: Some(htm), ..LoadOptions::default() };
     Like::load(parameters, &options).expect("loads")
 }
 

@@ -189,7 +189,10 @@ impl<S: Structure> Locks<S> {
         let &Parameters { subscribers, updates, .. } = parameters;
         assert!((1..=SUBSCRIBERS_MAX).contains(&subscribers), "{subscribers} subscribers");
         assert!(updates <= 100, "{updates} percent");
-        let htm = Htm::open(options.htm, options.retry_policy(RetryPolicy::default()))?;
+        let htm = Htm::open(
+            options.htm.unwrap_or_default(),
+            options.retry_policy(RetryPolicy::default()),
+        )?;
         let structure = fill(subscribers)?;
         (options.progress)(subscribers.into(), subscribers.into());
         let accounts = Mutex::default();

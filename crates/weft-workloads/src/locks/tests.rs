@@ -21,7 +21,7 @@ fn of(subscribers: u32) -> Parameters {
 
 fn load<S: Structure>(parameters: &Parameters, fill: impl FnOnce(u32) -> S) -> Locks<S> {
     let htm = Choice::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Choice::Auto);
-    let options = LoadOptions { htm, ..LoadOptions::default() };
+    let options = LoadOptions { htm: Some(htm), ..LoadOptions::default() };
     Locks::load(parameters, &options, |subscribers| Ok(fill(subscribers))).expect("loads")
 }
 

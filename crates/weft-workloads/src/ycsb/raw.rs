@@ -10,6 +10,7 @@
 use std::hint::black_box;
 use std::thread;
 
+use weft::htm::Choice;
 use weft::raw_tree::{RawTree, RawWorker};
 use weft::schema::Storage;
 use weft::{Failure, Metrics};
@@ -51,7 +52,8 @@ impl<R: Row> RawYcsb<R> {
     pub fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
         assert!(R::STORAGE == Storage::Ordered, "the raw index is the B+-tree");
         parameters.check(R::STORAGE);
-        let tree = RawTree::<R>::open(options.htm, options.reserve_bytes)?;
+        let tree =
+            RawTree::<R>::open(options.htm.unwrap_or(Choice::Software), options.reserve_bytes)?;
         let load = |keys: std::ops::Range<u64>| -> Result<(), Failure> {
             let mut worker = tree.worker()?;
             for key in keys {

@@ -271,7 +271,9 @@ impl<P: Protocol> Builder<P> {
     }
 
     /// Chooses the HTM backend. Without this call the environment variable `WEFT_HTM` chooses it (`auto`, `rtm` or
-    /// `software`). If that is not set either, [`Choice::Auto`] applies.
+    /// `software`). If that is not set either, the database uses software twins, which are faster than the regions of
+    /// today's processors (decision 83). Only protocols of other crates that are something else without regions then use
+    /// RTM where it works.
     pub fn htm(mut self, choice: Choice) -> Self {
         self.htm = Some(choice);
         self
@@ -583,7 +585,7 @@ impl<P: Protocol> Builder<P> {
             None => {
                 let choice = match self.htm {
                     Some(choice) => choice,
-                    None => Choice::from_environment()?.unwrap_or(Choice::Auto),
+                    None => Choice::from_environment()?.unwrap_or(default_htm::<P>()),
                 };
                 Htm::open(choice, self.retry_policy)?
             }
@@ -719,6 +721,11 @@ impl<P: Protocol> Builder<P> {
 pub(super) fn panic_message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+/// Returns the backend of a database for which none was chosen.
+fn default_htm<P: Protocol>() -> Choice {
+    if P::TWIN.is_some() { Choice::Auto } else { Choice::Software }
 }
 
 /// Recovers the tables that are not volatile, runs the hooks that the directory needs, and makes the log record changes

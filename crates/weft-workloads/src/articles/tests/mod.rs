@@ -33,7 +33,8 @@ const TINY: Parameters = Parameters {
 fn load<P: Protocol>(parameters: &Parameters, seed: u64, threads: usize) -> Articles<P> {
     let htm = Choice::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Choice::Auto);
     let phase_length = Some(Duration::from_millis(1));
-    let options = LoadOptions { seed, threads, htm, phase_length, ..LoadOptions::default() };
+    let options =
+        LoadOptions { seed, threads, htm: Some(htm), phase_length, ..LoadOptions::default() };
     Articles::load(parameters, &options).expect("loads")
 }
 

@@ -20,7 +20,7 @@ pub(super) const TINY: Parameters =
 /// Returns a loaded database, with the HTM backend that the environment names.
 pub(super) fn load<P: Protocol>(parameters: &Parameters, seed: u64, threads: usize) -> Rubis<P> {
     let htm = Choice::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Choice::Auto);
-    let options = LoadOptions { seed, threads, htm, ..LoadOptions::default() };
+    let options = LoadOptions { seed, threads, htm: Some(htm), ..LoadOptions::default() };
     Rubis::load(parameters, &options).expect("loads")
 }
 

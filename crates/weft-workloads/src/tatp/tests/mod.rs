@@ -16,7 +16,7 @@ use crate::workload::{Condition, LoadOptions, Workload};
 /// Returns a loaded database, with the HTM backend that the environment names.
 fn load<P: Protocol>(parameters: &Parameters, seed: u64, threads: usize) -> Tatp<P> {
     let htm = Choice::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Choice::Auto);
-    let options = LoadOptions { seed, threads, htm, ..LoadOptions::default() };
+    let options = LoadOptions { seed, threads, htm: Some(htm), ..LoadOptions::default() };
     Tatp::load(parameters, &options).expect("loads")
 }
 

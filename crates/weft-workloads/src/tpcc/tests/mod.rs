@@ -17,7 +17,7 @@ use crate::workload::{LoadOptions, Workload};
 /// Returns a loaded database, with the HTM backend that the environment names.
 pub(super) fn load<P: Protocol>(parameters: Parameters, seed: u64, threads: usize) -> Tpcc<P> {
     let htm = Choice::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Choice::Auto);
-    let options = LoadOptions { seed, threads, htm, ..LoadOptions::default() };
+    let options = LoadOptions { seed, threads, htm: Some(htm), ..LoadOptions::default() };
     Tpcc::load(&parameters, &options).expect("loads")
 }
 

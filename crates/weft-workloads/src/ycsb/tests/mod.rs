@@ -19,7 +19,7 @@ type HashRow = FixedRow<92, HashIndex>;
 /// Returns the options of a load for a test, with the HTM backend that the environment names.
 fn options(threads: usize) -> LoadOptions<'static> {
     let htm = Choice::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Choice::Auto);
-    LoadOptions { threads, htm, ..LoadOptions::default() }
+    LoadOptions { threads, htm: Some(htm), ..LoadOptions::default() }
 }
 
 fn load<P: Protocol, R: Row>(parameters: &Parameters, threads: usize) -> Ycsb<P, R> {
