@@ -143,7 +143,8 @@ impl WorkerMemory {
             self.list_open_snapshots();
         }
         while let Some(deleted) = self.garbage().pop_deleted() {
-            // SAFETY: the worker's commits have put the record on this list, and the protocol unlinks at once.
+            // SAFETY: a commit of this worker, or the end of a snapshot that needed the record, has put it on this list
+            // alone, and the protocol unlinks at once.
             unsafe { self.settle_deleted(deleted) };
         }
         grace.unpin(self.slot);
