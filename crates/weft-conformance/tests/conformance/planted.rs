@@ -60,7 +60,7 @@ fn procedures_in_regions(subject: &Subject, seed: u64) -> Result<(), Finding> {
 }
 
 /// After this many seeds without a finding a check counts as blind.
-const SEEDS: u64 = 3000;
+const SEEDS: u64 = 10_000;
 /// How many seeds must find nothing of a bug that cannot show.
 const SEEDS_HIDDEN: u64 = 200;
 
