@@ -435,7 +435,7 @@ fn hooks_have_the_time_of_the_database() {
     let added = |now| [session(2, now), session(3, now)];
     let database = program(&clock).version(1).migrate(0, add).open().unwrap();
     assert_eq!(rows::<Session, _>(&database), added(clock.time()));
-    // What is logged now about an expired row needs the row that the hooks have left.
+    // A change of an expired row, which is logged now, needs the row that the hooks have left.
     put(&database, [session(1, clock.time())]);
     drop(database);
     // The directory has the time of the hooks, even if the clock is set back.

@@ -101,7 +101,7 @@ impl Garbage {
     /// Adds a deleted record that may leave its index at once. It stands for about `bytes` of memory.
     pub fn push_deleted(&mut self, deleted: DeletedRecord, bytes: usize) {
         self.deleted.push(deleted);
-        self.open_bytes += bytes.max(BATCH_BYTES / BATCH_ENTRIES);
+        self.open_bytes += bytes;
     }
 
     /// Takes a deleted record that may leave its index at once.
@@ -138,7 +138,7 @@ impl Garbage {
     /// Returns whether the open batch is large enough to be sealed.
     #[inline(always)]
     pub fn is_batch_full(&self) -> bool {
-        self.open_bytes >= BATCH_BYTES || self.open.len() >= BATCH_ENTRIES
+        self.open_bytes >= BATCH_BYTES || self.open.len() + self.deleted.len() >= BATCH_ENTRIES
     }
 
     /// Makes the worker collect its garbage at the end of its transaction, however little it is.
