@@ -243,6 +243,8 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
     type Chopping = Never;
     type Reapplying = <J::Executor as Executor>::Reapplying;
 
+    const READS_RANGES_AGAIN: bool = J::Executor::READS_RANGES_AGAIN;
+
     #[inline(always)]
     fn splitting(&mut self) -> Option<&mut Self> {
         Some(self)

@@ -120,6 +120,64 @@ fn insertions_into_the_scanned_range_conflict() {
     });
 }
 
+/// What happens between a scan of district 2 and its commit.
+type Change<P> = fn(&Orders<P>);
+
+/// What has come into the index and left it again does not matter, nor do splits of the leaf that was scanned: the range
+/// is read again.
+#[test]
+fn ranges_that_hold_the_same_rows_in_other_leaves_do_not_conflict() {
+    for_each_executor!(
+        [Dbx, Silo, Doppel, Adaptive] | P | {
+            let cases: [Change<P>; 3] = [
+                |orders| {
+                    let tx = orders.database.begin().unwrap();
+                    tx.insert(&orders.waiting, Waiting { district: 2, order: 15 }).unwrap();
+                    tx.rollback();
+                },
+                |orders| (0..200).for_each(|order| orders.place(1, 100 + order)),
+                |orders| (0..200).for_each(|order| orders.place(3, order)),
+            ];
+            for (case, happen) in cases.iter().enumerate() {
+                for scan in [(9, false), (9, true), (1, false), (1, true)] {
+                    let orders = Orders::<P>::new();
+                    let tx = orders.database.begin().unwrap();
+                    let read = orders.read(&tx, scan.0, scan.1).unwrap();
+                    on_a_thread(|| happen(&orders));
+                    let delivered = Delivered { district: 2, order: read[0] };
+                    tx.upsert(&orders.delivered, delivered).unwrap();
+                    tx.commit().unwrap_or_else(|error| panic!("{case} {scan:?}: {error}"));
+                }
+            }
+        }
+    );
+}
+
+/// A row that another transaction puts into the range conflicts, even if the leaf has been split since, or has lost other
+/// keys.
+#[test]
+fn insertions_into_a_range_in_other_leaves_conflict() {
+    for_each_executor!(
+        [Dbx, Silo, Doppel, Adaptive] | P | {
+            for (scan, placed) in
+                [((9, false), 15), ((9, true), 15), ((1, false), 5), ((1, true), 40)]
+            {
+                let orders = Orders::<P>::new();
+                let tx = orders.database.begin().unwrap();
+                let read = orders.read(&tx, scan.0, scan.1).unwrap();
+                on_a_thread(|| {
+                    orders.place(2, placed);
+                    (0..200).for_each(|order| orders.place(1, 100 + order));
+                });
+                let delivered = Delivered { district: 2, order: read[0] };
+                tx.upsert(&orders.delivered, delivered).unwrap();
+                let error = tx.commit().unwrap_err();
+                assert!(is_range_conflict(&error), "{scan:?}, {placed}: {error}");
+            }
+        }
+    );
+}
+
 /// A way to find a row after the scan.
 type Look<P> = fn(&Orders<P>, &Transaction<'_, P>) -> Result<(), Error>;
 

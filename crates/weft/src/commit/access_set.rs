@@ -237,6 +237,14 @@ pub struct NodeEntry {
     pub range: Option<ScannedRange>,
 }
 
+impl NodeEntry {
+    /// Returns whether this is of a scan that has come to the record.
+    pub fn has_followed<H>(&self, record: RecordPointer<H>) -> bool {
+        let range = self.range.as_ref();
+        range.is_some_and(|range| range.followed().contains(&record.address()))
+    }
+}
+
 /// A private row that the transaction has replaced before any other thread saw it. The transaction's own references
 /// to it last until the transaction ends.
 pub struct SupersededRow<H> {
@@ -792,15 +800,47 @@ impl<H: TidHeader> AccessSet<H> {
     #[cold]
     #[inline(never)]
     pub fn is_range_unchanged(&self, entry: &NodeEntry) -> bool {
-        let is_own = |address| {
-            // SAFETY: the address is in an index of this database now, and the worker is pinned. So the record is
-            // not freed, whether it came into the index before or after the pinning.
-            let record = unsafe { RecordPointer::from_address(address) };
-            let is_insertion = |position: usize| self.writes[position].key.is_created();
-            self.find_write(record).is_some_and(is_insertion)
-        };
+        let is_own = |address| self.has_inserted(address);
         // SAFETY: node and range were noted together, and the worker is pinned as long as it has an access set.
         entry.range.is_some_and(|range| unsafe { range.is_unchanged(entry.node, &is_own) })
+    }
+
+    /// Reads ranges again whose leaves have changed, and relies on the leaves as they are now if there is nothing else in
+    /// them, apart from records that have left the index. Fails with the table of a range for which that is not so. Each record
+    /// that a scan has followed still has to be found in the state in which the scan saw it.
+    pub fn read_ranges_again(&mut self) -> Result<(), TableRef> {
+        let mut further = Vec::new();
+        for position in 0..self.nodes.len() {
+            let entry = &self.nodes[position];
+            // SAFETY: nodes are retired, but not freed, while the worker is pinned.
+            if unsafe { entry.node.current() } == entry.node.version {
+                continue;
+            }
+            let Some(range) = &entry.range else { return Err(entry.table) };
+            let is_own = |address| self.has_inserted(address);
+            let mut first = None;
+            let mut note = |node| match first {
+                None => first = Some(node),
+                Some(_) => further.push(NodeEntry { node, ..*entry }),
+            };
+            // SAFETY: the range is of a table of the database, and the worker is pinned.
+            let is_the_same = unsafe { range.read_again(&is_own, &mut note) };
+            match first {
+                Some(node) if is_the_same => self.nodes[position].node = node,
+                _ => return Err(entry.table),
+            }
+        }
+        self.nodes.append(&mut further);
+        Ok(())
+    }
+
+    /// Returns whether the transaction has put the record at this address into its index, which leads to it now.
+    fn has_inserted(&self, address: u64) -> bool {
+        // SAFETY: the address is in an index of this database now, and the worker is pinned. So the record is
+        // not freed, whether it came into the index before or after the pinning.
+        let record = unsafe { RecordPointer::from_address(address) };
+        let is_insertion = |position: usize| self.writes[position].key.is_created();
+        self.find_write(record).is_some_and(is_insertion)
     }
 
     /// Accounts for this transaction's own change of a node. Returns false if another transaction had changed the

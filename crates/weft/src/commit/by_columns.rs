@@ -13,10 +13,12 @@
 //!   writes  next              another commits  ytd + 5    onto the new version, with its ytd
 //! ```
 //!
+//! Likewise a scan is as good with the present version of a leaf if it would find the same rows there: records that it has
+//! found without a row may have left the index since.
+//!
 //! So validation by versions is the fast path, and there a commit costs the same with notes and without. Columns are
 //! compared by their values. Everything else goes by versions alone: accesses without a note, rows that are inserted
-//! or deleted, rows that were written twice, entries of secondary indexes, rows whose indexed columns change, index
-//! nodes.
+//! or deleted, rows that were written twice, entries of secondary indexes, rows whose indexed columns change.
 //!
 //! Why it is right: the commit that follows validates, at its serialization point, the versions that were looked at
 //! here. In those versions the columns that an access uses have the values from which its results came, and what the
@@ -28,8 +30,9 @@ use std::ptr::NonNull;
 
 use super::access_set::{AccessSet, SupersededRow, TidHeader, WriteEntry, visible};
 use super::made_row::MadeRow;
-use super::optimistic::{read_conflict, read_newest, validate_nodes, write_conflict};
+use super::optimistic::{read_conflict, read_newest, write_conflict};
 use super::{Abort, Visible};
+use crate::error::ConflictReason;
 use crate::row::column::{ColumnSet, UsedColumns};
 use crate::store::record::RecordPointer;
 use crate::store::table::Rebase;
@@ -123,17 +126,29 @@ impl<H: TidHeader> AccessSet<H> {
     /// See [`super::Executor::carry_over`].
     #[cold]
     pub fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
-        if self.notes.reads.is_empty() && self.notes.writes.is_empty() {
+        let has_notes = !self.notes.reads.is_empty() || !self.notes.writes.is_empty();
+        if !has_notes && self.nodes.is_empty() {
             return Err(abort);
         }
-        validate_nodes(self)?;
-        let AccessSet { reads, writes, notes, superseded, applied, .. } = self;
-        // The read set: accept a new version if the columns that matter are the same.
+        let of_range = |table| Abort::of_table(ConflictReason::RangeChanged, table);
+        self.read_ranges_again().map_err(of_range)?;
+        let AccessSet { reads, writes, nodes, notes, superseded, applied, .. } = self;
+        // The read set: accept a new version if the columns that matter are the same, or if there is still no row.
         let mut noted = notes.reads.iter_mut().peekable();
         for (position, entry) in reads.iter_mut().enumerate() {
             let note = noted.next_if(|note| note.position == position);
             let (present, newest) = read_newest(entry.record);
             if present == entry.observed {
+                continue;
+            }
+            // A record that is removed has left its index. Its key may have another one by now, which only a scan would
+            // have found.
+            let is_still_absent = entry.observed.is_absent() && present.is_absent();
+            let record = entry.record;
+            if is_still_absent
+                && (!present.is_removed() || nodes.iter().any(|node| node.has_followed(record)))
+            {
+                entry.observed = present;
                 continue;
             }
             let (Some(note), Visible::Row(row)) = (note, visible(present, newest)) else {

@@ -429,6 +429,10 @@ pub trait Executor {
     /// What applies operations again when a commit fails, or [`Never`].
     type Reapplying: ReappliesOperations<Self::Header, Self::Version>;
 
+    /// Whether [`Executor::carry_over`] reads ranges again whose leaves have changed. Then a scan may pass over a record
+    /// that has left its index after the scan has read the leaf.
+    const READS_RANGES_AGAIN: bool = false;
+
     /// Returns the executor, if the protocol splits records.
     #[inline(always)]
     fn splitting(&mut self) -> Option<&mut Self::Splitting> {
@@ -682,8 +686,8 @@ pub trait Executor {
     /// superseded (`WorkerMemory::supersede`).
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort>;
 
-    /// Moves what the transaction has read and written by columns to the present versions, after
-    /// [`Executor::commit`] has failed with `abort`. Then the commit can be tried again. Fails if something has
+    /// Moves what the transaction has read and written by columns to the present versions, and ranges to the present
+    /// leaves, after [`Executor::commit`] has failed with `abort`. Then the commit can be tried again. Fails if something has
     /// changed that matters to the transaction. Runs the user's code, which compares and copies rows.
     fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
         let _ = memory;

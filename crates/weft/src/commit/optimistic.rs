@@ -56,7 +56,8 @@ pub trait CommitPhases: Protocol<Header: TidHeader> {
     type Memory: Default + Send;
 
     /// Whether a commit that fails because of a stale version is tried again, if the transaction relies only on other
-    /// columns, or has written by operations alone.
+    /// columns, or has written by operations alone, or if only records without a row have left the ranges that it has
+    /// scanned.
     const MAY_COMMIT_ONTO_PRESENT: bool = true;
 
     /// Reads a record's newest row together with its version.
@@ -140,6 +141,8 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
     type Repairing = Never;
     type Chopping = Never;
     type Reapplying = Self;
+
+    const READS_RANGES_AGAIN: bool = P::MAY_COMMIT_ONTO_PRESENT;
 
     #[inline(always)]
     fn reapplying(&mut self) -> Option<&mut Self> {

@@ -19,7 +19,7 @@ use self::core::RowsOf;
 pub use self::core::{Rebase, TableCore, TableRef};
 use crate::durability::format::STORED_BYTES_MAX;
 use crate::error::Failure;
-use crate::index::bplus_tree::{Direction, LeafHint, Page};
+use crate::index::bplus_tree::{BPlusTree, Direction, LeafHint, Page};
 use crate::index::{Insertion, LongKey, NodeVersion};
 use crate::row::column::{ColumnSet, allocation_bytes};
 use crate::row::description::TableDescription;
@@ -354,8 +354,14 @@ impl<K: KeyForm> Secondary<K> {
         hint: &mut LeafHint<K>,
         memory: &WorkerMemory,
     ) -> NodeVersion {
+        self.tree().read_page(from, to, direction, page, hint, memory)
+    }
+
+    /// Returns the index itself.
+    #[inline(always)]
+    pub fn tree(&self) -> &BPlusTree<K> {
         match &*self.index {
-            FormIndex::Ordered(tree) => tree.read_page(from, to, direction, page, hint, memory),
+            FormIndex::Ordered(tree) => tree,
             FormIndex::Hash(_) => unreachable!("secondary indexes are ordered"),
         }
     }

@@ -19,7 +19,7 @@ use crate::commit::{Dbx, Executor, Protocol, Visible};
 use crate::error::{ConflictReason, Error, Failure};
 #[cfg(feature = "history")]
 use crate::history::{HistoryKey, HistoryRange, ScanProgress, encoded_range};
-use crate::index::bplus_tree::{Direction, Page, ScannedRange};
+use crate::index::bplus_tree::{BPlusTree, Direction, Page, ScannedRange};
 use crate::index::{LongKey, NodeVersion};
 use crate::row::column::ColumnSet;
 use crate::row::encoding::{Key, KeyForm, KeyLookup};
@@ -479,6 +479,8 @@ impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
                 Ok(is_shown.then_some(visible))
             }
             Visible::Absent if !self.is_secondary() => Ok(None),
+            // The commit reads the range again.
+            Visible::Removed if !self.is_secondary() && P::Executor::READS_RANGES_AGAIN => Ok(None),
             // The record's place in the leaf, or its entry, is gone as well, so the commit would fail. Fail now.
             _ => Err(transaction.doom(ConflictReason::RangeChanged, table.reference())),
         }
@@ -611,7 +613,8 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
             State::After => return Ok(None),
         };
         // Read the leaf, and note its version and the part of the range that it covers.
-        let mut range = ScannedRange::new(from.as_ref(), self.end(), self.direction);
+        let tree = self.tree(table);
+        let mut range = ScannedRange::new(tree, from.as_ref(), self.end(), self.direction);
         let node = self.read_leaf(transaction, table, from, &mut page);
         if let Some(range) = &mut range {
             range.found(&page);
@@ -650,6 +653,22 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
         }
     }
 
+    /// Returns the tree that is scanned.
+    fn tree<'t>(&self, table: ScannedTable<'t>) -> &'t BPlusTree<K>
+    where
+        'tx: 't,
+    {
+        match self.secondary {
+            Some(index) => index.tree(),
+            None => match K::pick(table.primary) {
+                FormIndex::Ordered(tree) => tree,
+                FormIndex::Hash(_) => {
+                    unreachable!("only tables that are `Ordered` have scans of the primary index")
+                }
+            },
+        }
+    }
+
     fn read_leaf<P: Protocol>(
         &self,
         transaction: &Transaction<'_, P>,
@@ -657,26 +676,10 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
         from: Bound<K>,
         page: &mut Page<K>,
     ) -> NodeVersion {
-        let memory = &transaction.worker.memory;
-        let (from, to) = (from.as_ref(), self.end());
-        match self.secondary {
-            Some(index) => {
-                let hint = transaction.worker.buffer(index.number()).hint::<K>();
-                index.read_page(from, to, self.direction, page, hint, memory)
-            }
-            None => {
-                let number = table.reference.core().number;
-                let hint = transaction.worker.buffer(number).hint::<K>();
-                match K::pick(table.primary) {
-                    FormIndex::Ordered(tree) => {
-                        tree.read_page(from, to, self.direction, page, hint, memory)
-                    }
-                    FormIndex::Hash(_) => unreachable!(
-                        "only tables that are `Ordered` have scans of the primary index"
-                    ),
-                }
-            }
-        }
+        let number = self.reference(table.reference).core().number;
+        let hint = transaction.worker.buffer(number).hint::<K>();
+        let (from, to, memory) = (from.as_ref(), self.end(), &transaction.worker.memory);
+        self.tree(table).read_page(from, to, self.direction, page, hint, memory)
     }
 
     /// Reads an entry of the secondary index. Returns the primary record that it leads to, if the entry is visible.
