@@ -403,6 +403,74 @@ impl Invariant for RowCount {
     }
 }
 
+// ---- a queue ----------------------------------------------------------------------------------
+
+/// A queue: consumers take the row with the lowest number, and go on to other rows. No row is taken out of turn, so the
+/// numbers in the queue have no gap, and begin with how many were taken.
+#[derive(Debug)]
+pub struct Queue;
+
+/// The row with the number that is placed next, and those that count what was taken.
+const PLACED: u64 = HASHED;
+const TAKEN: std::ops::Range<u64> = HASHED + 1..HASHED + 4;
+
+/// The queue ends with this number, and begins again when it is empty.
+const NUMBERS: u64 = 900;
+
+impl Invariant for Queue {
+    fn name(&self) -> &'static str {
+        "queue"
+    }
+
+    fn initial(&self) -> Vec<(u64, i64)> {
+        let entries = (0..6).map(|number| (number, 0));
+        entries.chain([(PLACED, 6)]).chain(TAKEN.map(|key| (key, 0))).collect()
+    }
+
+    fn change(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop> {
+        if random.u8(..5) < 3
+            && let [first] = tx.take(Step::First(0))?.rows()[..]
+        {
+            if tx.take(Step::Delete(first.key))? != StepResult::Happened(true) {
+                return broken(format!("entry {} disappeared", first.key));
+            }
+            chaos(random);
+            let counter = random.u64(TAKEN);
+            let taken = read(tx, counter)?.value;
+            chaos(random);
+            return write(tx, counter, taken + 1);
+        }
+        let placed = read(tx, PLACED)?.value as u64;
+        if placed < NUMBERS {
+            tx.take(Step::Insert(placed, 0))?;
+            chaos(random);
+            return write(tx, PLACED, placed as i64 + 1);
+        }
+        if tx.take(Step::First(0))?.rows().is_empty() {
+            for key in TAKEN.chain([PLACED]) {
+                write(tx, key, 0)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn audit(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop> {
+        let entries = tx.take(Step::Scan(0, HASHED))?.rows();
+        chaos(random);
+        let mut taken = 0;
+        for key in TAKEN {
+            taken += read(tx, key)?.value;
+        }
+        let placed = read(tx, PLACED)?.value;
+        let numbers = entries.iter().map(|row| row.key as i64);
+        if numbers.eq(taken..placed) {
+            Ok(())
+        } else {
+            broken(format!("{entries:?}, where {taken} were taken of {placed}"))
+        }
+    }
+}
+
 // ---- secondary indexes ------------------------------------------------------------------------
 
 /// Indexed rows: every row has its entry in each index, and every entry has its row.

@@ -6,14 +6,16 @@ use crate::variants::Variant;
 
 const UNORDERED: &str = "adaptive:unordered";
 const BY_RECORDS: &str = "adaptive:by-records";
+const HELD: &str = "adaptive:held";
 const UNSPLIT: &str = "adaptive:unsplit";
 const NOTHING: &str = "adaptive:nothing";
 const FORCED: &str = "adaptive:forced";
 
 /// The variants.
-pub static VARIANTS: [Variant; 5] = [
+pub static VARIANTS: [Variant; 6] = [
     Variant { name: UNORDERED, about: "transactions queue for nothing" },
     Variant { name: BY_RECORDS, about: "transactions queue for records, but not for ranges" },
+    Variant { name: HELD, about: "turns at ranges last until the transaction's end" },
     Variant { name: UNSPLIT, about: "no record is split" },
     Variant {
         name: NOTHING,
@@ -28,6 +30,7 @@ pub fn options_of(contender: &str) -> Option<AdaptiveOptions> {
     match contender {
         UNORDERED => Some(options.orders(false)),
         BY_RECORDS => Some(options.orders_ranges(false)),
+        HELD => Some(options.releases_early(false)),
         UNSPLIT => Some(options.splits(false)),
         NOTHING => Some(options.orders(false).splits(false)),
         FORCED => Some(options.is_forced(true)),

@@ -1,7 +1,7 @@
 //! Invariants that transactions keep and see, and the promise that every transaction ends.
 
 use weft_conformance::invariants::{
-    self, Bank, IndexEntries, Invariant, OnCall, Ring, RowCount, RowRewrites,
+    self, Bank, IndexEntries, Invariant, OnCall, Queue, Ring, RowCount, RowRewrites,
 };
 use weft_conformance::threads::{Mode, free_seeds, free_transactions, seeds};
 use weft_conformance::{copies, starvation};
@@ -46,6 +46,11 @@ fn rewritten_rows_are_seen_only_when_finished() {
 #[test]
 fn row_counts_are_exact() {
     run(&RowCount);
+}
+
+#[test]
+fn a_queue_is_taken_in_order() {
+    run(&Queue);
 }
 
 #[test]

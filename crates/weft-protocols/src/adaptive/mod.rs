@@ -8,7 +8,8 @@
 //!   run side by side although only one of them can commit. This is the idea of MOCC (T. Wang, H. Kimura, VLDB 2016) and of
 //!   HTCC (Y. Wu, K.-L. Tan, USENIX ATC 2016), and of the queues for hot rows in databases behind flash sales. A queue is
 //!   entered at the transaction's first access, and left at its end. Queues advise: a turn that lasts too long is passed
-//!   over, and validation decides. So queues cannot deadlock.
+//!   over, and validation decides. So queues cannot deadlock. A turn at a range may end before the transaction does
+//!   (`early_release`).
 //! - **Split.** Operations that commute go to slices of the workers, in phases, as under
 //!   [Doppel](crate::doppel) (N. Narula et al., OSDI 2014). This protocol *is* Doppel's phases over another joined protocol.
 //!
@@ -25,12 +26,15 @@
 //! doubles, or until conflicts are much more frequent. Without phases a transaction reads two words more than under DBX, which
 //! are hardly ever written.
 //!
-//! The files: `queue` has the queue; `points` the table of points, and trials of order; this file what a worker does.
+//! The files: `queue` has the queue; `points` the table of points, and trials of order; `early_release` and `claims` how turns at
+//! ranges end early; this file what a worker does.
 //! Splitting is in [`doppel`](crate::doppel). The crate `weft-inspect` reports at which points what is done.
 //!
 //! **The serialization point** is that of DBX, and for operations on split records that of Doppel. It does not depend on
 //! queues.
 
+mod claims;
+mod early_release;
 mod options;
 mod points;
 mod queue;
@@ -59,11 +63,12 @@ use weft::store::worker::{LoggedWrite, WorkerMemory, contain};
 use weft::{ConflictReason, Failure};
 use weft_htm::word::{spin_loop, yield_now};
 
+use self::early_release::RangeTurn;
 #[cfg(feature = "canary")]
 #[doc(hidden)]
 pub use self::options::AdaptiveFlaw;
 pub use self::options::AdaptiveOptions;
-use self::points::{Entry, OPERATIONS, Place, Points, READS, WRITES};
+use self::points::{Entry, OPERATIONS, Place, Points, READS, WRITES, number_of_range};
 use self::queue::Ticket;
 use crate::doppel::{JoinedProtocol, PhaseReconciliation};
 
@@ -157,8 +162,8 @@ impl ProtocolShared for OrderedShared {
     }
 }
 
-/// How often a worker looks whether its turn has come before it passes over the worker that has it. Between looks it
-/// pauses the processor, or yields after every [`LOOKS_PER_YIELD`].
+/// How often a worker looks whether its turn has come before it passes over the worker that has it, or whether a record was
+/// deleted. Between looks it pauses the processor, or yields after every [`LOOKS_PER_YIELD`].
 const LOOKS_MAX: u32 = if weft::store::RECLAIMS_EARLY { 256 } else { 32_768 };
 const LOOKS_PER_YIELD: u32 = 32;
 
@@ -168,8 +173,27 @@ const TURNS_MAX: usize = 16;
 /// For how many ranges of a transaction it is noted where their scans begin.
 const SCANS_MAX: usize = 4;
 
+/// A bounded wait.
+#[derive(Default)]
+struct Patience {
+    looks: u32,
+}
+
+impl Patience {
+    /// Waits until the next look. Returns whether there are more to come.
+    fn wait(&mut self) -> bool {
+        self.looks += 1;
+        if self.looks.is_multiple_of(LOOKS_PER_YIELD) {
+            yield_now()
+        } else {
+            spin_loop()
+        }
+        self.looks <= LOOKS_MAX
+    }
+}
+
 /// A place in the queue of a point, at which the transaction has its turn.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Turn {
     /// The point's position in the table.
     position: usize,
@@ -183,6 +207,9 @@ pub struct OrderingExecutor {
     /// The mode of the points when the transaction began.
     mode: u64,
     turns: ArrayVec<Turn, TURNS_MAX>,
+    /// The first of them that is at a range, if it may end early.
+    range: Option<RangeTurn>,
+    attempt: u32,
     /// Where the transaction's first scan of each index has begun, as a hash.
     scans: ArrayVec<(TableRef, u64), SCANS_MAX>,
     /// Whether the next record is accessed by an operation that commutes.
@@ -197,46 +224,62 @@ pub struct OrderingExecutor {
 unsafe impl Send for OrderingExecutor {}
 
 impl OrderingExecutor {
-    /// Waits for the transaction's turn at a record, if the record is contended.
-    #[inline(always)]
-    fn approach(&mut self, record: RecordPointer<TidOnly>, access: u64) {
-        if self.mode != 0 {
-            self.wait_for_turn(record.address(), access);
-        }
-    }
-
+    /// Waits for the transaction's turn at a record, if the record is contended. Returns whether the transaction passes over
+    /// the record, which it reads as one without a row.
     #[cold]
     #[inline(never)]
-    fn wait_for_turn(&mut self, number: u64, access: u64) {
-        let OrderingExecutor { shared, turns, mode, .. } = self;
-        let Some(Entry { position, queue }) = shared.points.find(number, access, *mode) else {
-            return;
-        };
-        if turns.is_full() || turns.iter().any(|turn| turn.position == position) {
-            return;
+    fn approach(&mut self, table: TableRef, record: RecordPointer<TidOnly>, access: u64) -> bool {
+        if let Some(range) = &mut self.range {
+            range.leave(table, &self.base.set, &self.shared.points);
         }
-        // A transaction waits only for points after those that it holds, so that queues seldom wait for each other. At the
-        // others it takes a turn that is free.
-        let is_in_order = turns.iter().all(|turn| turn.position < position);
-        let Some(ticket) = queue.enter(if is_in_order { u32::MAX } else { 0 }) else { return };
-        let (mut serving, mut looks) = (queue.serving(), 0);
+        let _ = self.take_turn(record.address(), access);
+        let Some(range) = self.range.as_mut().filter(|_| access == READS) else { return false };
+        let set = &mut self.base.set;
+        let passes_over =
+            range.passes_over((table, record), self.attempt, set, &self.shared.points);
+        #[cfg(feature = "canary")]
+        if passes_over && self.shared.options.flaw == Some(AdaptiveFlaw::ClaimsTrusted) {
+            range.forget_last(set);
+        }
+        passes_over
+    }
+
+    /// Waits for the transaction's turn at a point, if it is contended and the transaction has no turn there yet.
+    fn take_turn(&mut self, number: u64, access: u64) -> Option<Turn> {
+        let OrderingExecutor { shared, turns, range, mode, .. } = self;
+        let Entry { position, queue } = shared.points.find(number, access, *mode)?;
+        if turns.is_full() || turns.iter().any(|turn| turn.position == position) {
+            return None;
+        }
+        // A transaction waits only for points after those that it holds, so that queues seldom wait for each other, and for
+        // none after it has given up a turn. At the others it takes a turn that is free.
+        let has_others_behind_it = range.as_ref().is_some_and(RangeTurn::has_ended);
+        let may_wait = turns.iter().all(|turn| turn.position < position) && !has_others_behind_it;
+        let ticket = queue.enter(if may_wait { u32::MAX } else { 0 })?;
+        let (mut serving, mut patience) = (queue.serving(), Patience::default());
         // (Others may pass over this transaction, too.)
         while ticket.wrapping_sub(serving).cast_signed() > 0 {
-            looks += 1;
-            if looks > LOOKS_MAX {
+            if !patience.wait() {
                 queue.leave(serving);
-            }
-            if looks.is_multiple_of(LOOKS_PER_YIELD) {
-                yield_now()
-            } else {
-                spin_loop()
             }
             let before = std::mem::replace(&mut serving, queue.serving());
             if before != serving {
-                looks = 0;
+                patience = Patience::default();
             }
         }
-        turns.push(Turn { position, ticket });
+        let turn = Turn { position, ticket };
+        turns.push(turn);
+        Some(turn)
+    }
+
+    /// Gives the turn at a range up, and waits for the transactions before this one.
+    #[cold]
+    fn settle_range(&mut self) {
+        let OrderingExecutor { base, shared, range, .. } = self;
+        if let Some(range) = range {
+            range.await_deletions(&mut base.set, &shared.points);
+            range.give_up(&base.set, &shared.points);
+        }
     }
 
     /// Notes at which point the transaction has lost. This runs the user's code, to keep the key for reports.
@@ -285,6 +328,9 @@ impl OrderingExecutor {
 
     #[cold]
     fn end_turns(&mut self) {
+        if let Some(mut range) = self.range.take() {
+            range.end(&self.shared.points);
+        }
         for turn in self.turns.drain(..) {
             self.shared.points.queue(turn.position).leave(turn.ticket);
         }
@@ -300,6 +346,8 @@ impl Executor for OrderingExecutor {
     type Chopping = Never;
     type Reapplying = OptimisticExecutor<Ordered>;
 
+    const READS_RANGES_AGAIN: bool = OptimisticExecutor::<Ordered>::READS_RANGES_AGAIN;
+
     #[inline(always)]
     fn reapplying(&mut self) -> Option<&mut OptimisticExecutor<Ordered>> {
         Some(&mut self.base)
@@ -310,6 +358,8 @@ impl Executor for OrderingExecutor {
             base: OptimisticExecutor::new(shared, slot),
             mode: 0,
             turns: ArrayVec::new(),
+            range: None,
+            attempt: 0,
             scans: ArrayVec::new(),
             expects_operation: false,
             failed: None,
@@ -321,6 +371,7 @@ impl Executor for OrderingExecutor {
     fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
         debug_assert!(self.turns.is_empty());
         self.mode = self.shared.points.mode();
+        self.attempt = attempt;
         self.base.begin(attempt, memory)
     }
 
@@ -331,7 +382,9 @@ impl Executor for OrderingExecutor {
         record: RecordPointer<TidOnly>,
         memory: &WorkerMemory,
     ) -> Result<Visible, Abort> {
-        self.approach(record, READS);
+        if self.mode != 0 && self.approach(table, record, READS) {
+            return Ok(Visible::Absent);
+        }
         self.base.read(table, record, memory)
     }
 
@@ -343,7 +396,9 @@ impl Executor for OrderingExecutor {
         columns: ColumnSet,
         memory: &WorkerMemory,
     ) -> Result<Visible, Abort> {
-        self.approach(record, READS);
+        if self.mode != 0 && self.approach(table, record, READS) {
+            return Ok(Visible::Absent);
+        }
         self.base.read_columns(table, record, columns, memory)
     }
 
@@ -355,7 +410,9 @@ impl Executor for OrderingExecutor {
         memory: &WorkerMemory,
     ) -> Result<Observation<ReplacedVersion>, Abort> {
         let is_operation = std::mem::take(&mut self.expects_operation);
-        self.approach(record, if is_operation { OPERATIONS } else { WRITES });
+        if self.mode != 0 {
+            self.approach(table, record, if is_operation { OPERATIONS } else { WRITES });
+        }
         self.base.read_for_write(table, record, memory)
     }
 
@@ -404,6 +461,9 @@ impl Executor for OrderingExecutor {
         version: ReplacedVersion,
         key: EncodedKey,
     ) {
+        if let Some(range) = &mut self.range {
+            range.claim(table, record, &self.shared.points);
+        }
         self.base.remove(table, record, version, key);
     }
 
@@ -426,11 +486,14 @@ impl Executor for OrderingExecutor {
         {
             return;
         }
-        // The table's number keeps equal ranges of different tables apart.
-        let number = start().rotate_left(table.core().number as u32) | 1;
+        let number = number_of_range(table, start());
         self.scans.push((table, number));
-        if self.mode != 0 {
-            self.wait_for_turn(number, READS);
+        if self.mode != 0
+            && let Some(turn) = self.take_turn(number, READS)
+            && self.range.is_none()
+            && self.shared.options.releases_early
+        {
+            self.range = Some(RangeTurn::new(table, turn));
         }
     }
 
@@ -468,6 +531,9 @@ impl Executor for OrderingExecutor {
     }
 
     fn validate(&mut self) -> Result<(), Abort> {
+        if self.range.is_some() {
+            self.settle_range();
+        }
         self.base.validate()
     }
 
@@ -480,6 +546,9 @@ impl Executor for OrderingExecutor {
         #[cfg(feature = "canary")]
         if self.shared.options.flaw == Some(AdaptiveFlaw::TurnsTrusted) && !self.turns.is_empty() {
             self.base.set.reads.clear();
+        }
+        if self.range.is_some() {
+            self.settle_range();
         }
         match self.base.commit(memory, epoch) {
             Ok(()) => {
@@ -494,7 +563,7 @@ impl Executor for OrderingExecutor {
     }
 
     fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
-        self.base.carry_over(abort, memory)
+        self.base.carry_over(abort, memory).inspect_err(|abort| self.failed = Some(*abort))
     }
 
     fn mark(&mut self) -> WriteMark {

@@ -8,6 +8,8 @@ pub struct AdaptiveOptions {
     pub orders: bool,
     /// Whether contention points can be ranges, and not only records.
     pub orders_ranges: bool,
+    /// Whether a transaction's turn at a range may end before the transaction does.
+    pub releases_early: bool,
     /// Whether records may be split among the workers.
     pub splits: bool,
     /// Whether what is done at each point changes at random, in the midst of transactions. This is the default of hasty
@@ -29,6 +31,8 @@ pub enum AdaptiveFlaw {
     UnannouncedPassed,
     /// What a transaction has read is not validated if it has its turn somewhere.
     TurnsTrusted,
+    /// What a transaction has passed over because of a claim is not validated.
+    ClaimsTrusted,
 }
 
 impl Default for AdaptiveOptions {
@@ -37,6 +41,7 @@ impl Default for AdaptiveOptions {
         AdaptiveOptions {
             orders: true,
             orders_ranges: true,
+            releases_early: true,
             splits: true,
             is_forced,
             #[cfg(feature = "canary")]
@@ -60,6 +65,12 @@ impl AdaptiveOptions {
     /// Sets [`AdaptiveOptions::orders_ranges`].
     pub fn orders_ranges(mut self, orders_ranges: bool) -> Self {
         self.orders_ranges = orders_ranges;
+        self
+    }
+
+    /// Sets [`AdaptiveOptions::releases_early`].
+    pub fn releases_early(mut self, releases_early: bool) -> Self {
+        self.releases_early = releases_early;
         self
     }
 
