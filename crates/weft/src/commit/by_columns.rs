@@ -13,8 +13,8 @@
 //!   writes  next              another commits  ytd + 5    onto the new version, with its ytd
 //! ```
 //!
-//! Likewise a scan is as good with the present version of a leaf if it would find the same rows there: records that it has
-//! found without a row may have left the index since.
+//! A scan is as good with the present leaves, too, if it would find the same rows there. Records that it has found without a
+//! row may have left the index since.
 //!
 //! So validation by versions is the fast path, and there a commit costs the same with notes and without. Columns are
 //! compared by their values. Everything else goes by versions alone: accesses without a note, rows that are inserted
