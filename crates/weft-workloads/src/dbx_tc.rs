@@ -122,7 +122,7 @@ pub struct Pieces {
     pub committed: u64,
     /// Retries of a piece after the first.
     pub redone: u64,
-    /// Commits on top of versions that other transactions committed in the meantime.
+    /// Commits that were tried again at once, on top of what other transactions had changed in the meantime.
     pub carried_over: u64,
     /// Changes that were deferred.
     pub deferred: u64,
@@ -136,7 +136,7 @@ impl Pieces {
     /// The explanation of the columns, for below a table.
     pub const LEGEND: &str = "in pieces: procedures that committed in several pieces; the others had one \
          piece, or ran as one\nbeside a transaction that is not a registered procedure, or a snapshot. carried over: \
-         commits by columns,\non top of versions that other transactions committed in the meantime.";
+         commits\nthat were tried again at once, on top of what others had changed in the meantime.";
 
     /// Returns the counts so far.
     pub fn of(metrics: &Metrics) -> Pieces {

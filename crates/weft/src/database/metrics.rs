@@ -63,7 +63,8 @@ pub struct Metrics {
     /// commits in pieces.
     pub deferred: u64,
     /// Commits that were tried again at once, because other transactions had changed only columns that the
-    /// transaction does not use: see [`Transaction::get_columns`](crate::Transaction::get_columns).
+    /// transaction does not use (see [`Transaction::get_columns`](crate::Transaction::get_columns)), or a range that it has
+    /// scanned still had the same rows in other places.
     pub carried_over: u64,
     /// Rows, and other values of the user's types, whose `Drop` has panicked. The database catches the panic and
     /// goes on. It drops such values when no transaction is running on their thread.
