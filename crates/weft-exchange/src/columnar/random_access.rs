@@ -98,7 +98,7 @@ impl<R: Read + Seek + Send> ChunkReader for RandomAccess<R> {
     type T = ReaderAt<R>;
 
     fn get_read(&self, start: u64) -> Result<ReaderAt<R>, ParquetError> {
-        Ok(ReaderAt { file: self.clone(), position: start })
+        Ok(ReaderAt { file: self.clone(), position: start, reads_at_end: 0 })
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
@@ -110,15 +110,47 @@ impl<R: Read + Seek + Send> ChunkReader for RandomAccess<R> {
 pub struct ReaderAt<R> {
     file: RandomAccess<R>,
     position: u64,
+    /// How often it was read at its end.
+    reads_at_end: u32,
 }
+
+/// A part of the file may be read so often at its end. The library for Parquet passes over fields that a header says it has
+/// without looking whether they are there. In a damaged file these can be two billion, and it would read each of them at the end.
+const READS_AT_END_MAX: u32 = 100;
 
 impl<R: Read + Seek> Read for ReaderAt<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.file.size_bytes.saturating_sub(self.position);
         let length = left.min(buffer.len() as u64);
+        if left == 0 && !buffer.is_empty() {
+            self.reads_at_end += 1;
+            if self.reads_at_end > READS_AT_END_MAX {
+                let message = format!("the file ends at {} within a header", self.file.size_bytes);
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
+            }
+        }
         let bytes = self.file.read_at(self.position.min(self.file.size_bytes), length)?;
         buffer[..bytes.len()].copy_from_slice(&bytes);
         self.position += length;
         Ok(bytes.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    #[test]
+    fn a_reader_that_goes_on_at_the_end_gets_an_error() {
+        let file = RandomAccess::new(Cursor::new(b"bytes".to_vec())).expect("memory can be read");
+        let mut reader = file.get_read(2).expect("it is within the file");
+        let mut rest = Vec::new();
+        assert_eq!(reader.read_to_end(&mut rest).expect("it ends"), 3);
+        assert_eq!(rest, b"tes");
+        let reads = (0..10 * READS_AT_END_MAX).map(|_| reader.read(&mut [0; 8]));
+        let error = reads.filter_map(Result::err).next().expect("it does not go on for ever");
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 }
