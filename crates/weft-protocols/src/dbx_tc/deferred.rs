@@ -267,19 +267,39 @@ impl DeferredChanges {
 }
 
 /// A lock, held while a worker publishes. A mutex would not do: the code of the rows' types runs under it and
-/// may block, so the workers that wait must be able to give up.
+/// may block, so the workers that wait must be able to give up. Its word is the thread that holds it, or 0.
 struct PublishLock<'d>(&'d Word);
 
 impl<'d> PublishLock<'d> {
     /// Takes the lock, and waits for another worker that publishes.
+    ///
+    /// # Errors
+    /// - Those of [`WorkerMemory::keep_waiting`].
+    /// - [`Failure::NestedTransaction`] if this thread holds the lock: it publishes by another worker, the log's, and this
+    ///   call comes from the code of a row's type.
     fn begin(word: &'d Word, memory: &WorkerMemory) -> Result<Self, Failure> {
+        let this = this_thread();
         // Acquire: pairs with the release in `drop`, so what the previous holder has published is visible.
-        while word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        while let Err(holder) = word.compare_exchange(0, this, Ordering::Acquire, Ordering::Relaxed)
+        {
+            // (The simulated machine has one thread, and no log.)
+            if holder == this && !cfg!(weft_sim) {
+                return Err(Failure::NestedTransaction);
+            }
             memory.keep_waiting()?;
             yield_now();
         }
         Ok(PublishLock(word))
     }
+}
+
+/// Returns a number that no other thread has as long as this one lives.
+fn this_thread() -> u64 {
+    thread_local! {
+        static PLACE: u8 = const { 0 };
+    }
+    // (It has no destructor, so it is there until the thread has ended.)
+    PLACE.with(|place| std::ptr::from_ref(place).addr() as u64)
 }
 
 impl Drop for PublishLock<'_> {
