@@ -298,7 +298,7 @@ fn this_thread() -> u64 {
     thread_local! {
         static PLACE: u8 = const { 0 };
     }
-    // (It has no destructor, so it is there until the thread has ended.)
+    // (It has no destructor. That is why it exists until the thread has ended.)
     PLACE.with(|place| std::ptr::from_ref(place).addr() as u64)
 }
 
