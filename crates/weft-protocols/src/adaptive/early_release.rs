@@ -133,14 +133,7 @@ impl RangeTurn {
                     points.claims.give_up(record.address(), self.turn.ticket);
                 }
             }
-            let tid = stored(record).header.tid().load();
-            // (A record that has left its index has to be one that a scan of the transaction has found.)
-            let is_in_place = |tid: weft::store::record::tid::Tid| {
-                !tid.is_removed() || set.nodes.iter().any(|node| node.has_followed(record))
-            };
-            if tid.is_absent() && !tid.is_locked() && is_in_place(tid) {
-                entry.observed = tid;
-            }
+            entry.rely_on_absence(stored(record).header.tid().load(), &set.nodes);
         }
     }
 

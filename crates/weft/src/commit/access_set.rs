@@ -78,6 +78,22 @@ impl<H> Clone for ReadEntry<H> {
 
 impl<H> Copy for ReadEntry<H> {}
 
+impl<H> ReadEntry<H> {
+    /// Relies on the present version of a record that was read without a row, if it still has none. Returns whether it does.
+    /// A record that is removed has left its index, and its key may have another one by now. So it has to be one that a
+    /// scan has found: the scan would have found the other one, too.
+    pub fn rely_on_absence(&mut self, present: Tid, nodes: &[NodeEntry]) -> bool {
+        let is_absent = self.observed.is_absent() && present.is_absent() && !present.is_locked();
+        let record = self.record;
+        let holds = is_absent
+            && (!present.is_removed() || nodes.iter().any(|node| node.has_followed(record)));
+        if holds {
+            self.observed = present;
+        }
+        holds
+    }
+}
+
 /// A record that is to be written.
 pub struct WriteEntry<H> {
     pub record: RecordPointer<H>,
@@ -239,7 +255,7 @@ pub struct NodeEntry {
 
 impl NodeEntry {
     /// Returns whether this is of a scan that has come to the record.
-    pub fn has_followed<H>(&self, record: RecordPointer<H>) -> bool {
+    fn has_followed<H>(&self, record: RecordPointer<H>) -> bool {
         let range = self.range.as_ref();
         range.is_some_and(|range| range.followed().contains(&record.address()))
     }

@@ -141,14 +141,7 @@ impl<H: TidHeader> AccessSet<H> {
             if present == entry.observed {
                 continue;
             }
-            // A record that is removed has left its index. Its key may have another one by now, which only a scan would
-            // have found.
-            let is_still_absent = entry.observed.is_absent() && present.is_absent();
-            let record = entry.record;
-            if is_still_absent
-                && (!present.is_removed() || nodes.iter().any(|node| node.has_followed(record)))
-            {
-                entry.observed = present;
+            if entry.rely_on_absence(present, nodes) {
                 continue;
             }
             let (Some(note), Visible::Row(row)) = (note, visible(present, newest)) else {

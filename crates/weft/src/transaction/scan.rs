@@ -615,7 +615,7 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
         // Read the leaf, and note its version and the part of the range that it covers.
         let tree = self.tree(table);
         let mut range = ScannedRange::new(tree, from.as_ref(), self.end(), self.direction);
-        let node = self.read_leaf(transaction, table, from, &mut page);
+        let node = self.read_leaf(transaction, (scanned, tree), from, &mut page);
         if let Some(range) = &mut range {
             range.found(&page);
         }
@@ -672,14 +672,13 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
     fn read_leaf<P: Protocol>(
         &self,
         transaction: &Transaction<'_, P>,
-        table: ScannedTable<'_>,
+        (scanned, tree): (TableRef, &BPlusTree<K>),
         from: Bound<K>,
         page: &mut Page<K>,
     ) -> NodeVersion {
-        let number = self.reference(table.reference).core().number;
-        let hint = transaction.worker.buffer(number).hint::<K>();
+        let hint = transaction.worker.buffer(scanned.core().number).hint::<K>();
         let (from, to, memory) = (from.as_ref(), self.end(), &transaction.worker.memory);
-        self.tree(table).read_page(from, to, self.direction, page, hint, memory)
+        tree.read_page(from, to, self.direction, page, hint, memory)
     }
 
     /// Reads an entry of the secondary index. Returns the primary record that it leads to, if the entry is visible.
