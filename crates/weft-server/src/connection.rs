@@ -32,7 +32,7 @@ use crate::socket::{Socket, Stream};
 use crate::stop::text_of;
 use crate::tls::Tls;
 use crate::together::Plan;
-use crate::workers::Seat;
+use crate::workers::{self, Seat};
 
 /// The most requests of a batch. One that ends between `MULTI` and `EXEC` goes on up to `EXEC`, if that is not far.
 const BATCH_REQUESTS: usize = 16;
@@ -243,6 +243,7 @@ impl<S: Stream> Connection<S> {
         loop {
             self.run_commands().await?;
             self.count_memory()?;
+            workers::reply_together(self.session.awaited().is_some()).await;
             self.flush().await?;
             if !self.session.closes && self.seat.has_moved() {
                 return Ok(Served::Moves);
@@ -449,7 +450,7 @@ impl<S: Stream> Connection<S> {
     /// Adds the messages of subscriptions to the replies, and waits until their commits are durable. Returns where messages
     /// wait.
     async fn settle(&mut self) -> io::Result<Option<Arc<Mailbox>>> {
-        let Connection { session, reply, .. } = self;
+        let Connection { session, reply, seat, .. } = self;
         let mailbox = session.mailbox();
         let server = &*session.server;
         if let Some(mailbox) = &mailbox {
@@ -465,13 +466,12 @@ impl<S: Stream> Connection<S> {
             0 => {}
             errors => drop(counters.errors.fetch_add(errors, Ordering::Relaxed)),
         }
-        let waits = std::mem::take(&mut session.waits) || server.waits;
+        let awaited = session.awaited();
+        (session.waits, session.token) = (false, None);
         let leads = std::mem::take(&mut session.leads);
-        let failed = match session.token.take() {
-            Some(token) if waits && server.database.durable_epoch() < Some(token.epoch()) => {
-                server.database.when_durable(token).await.err()
-            }
-            _ => None,
+        let failed = match awaited {
+            Some(commit) => seat.when_durable(&session.server, commit).await.err(),
+            None => None,
         };
         let is_proved = match &server.replication {
             Some(replication) if leads && !reply.is_empty() && failed.is_none() => {

@@ -72,6 +72,7 @@ mod socket;
 mod stop;
 mod store;
 mod stream_tables;
+mod syncer;
 mod systemd;
 mod tables;
 mod text;

@@ -552,7 +552,9 @@ impl Server {
         };
         let workers = Arc::new(Workers::start(self.options.threads)?);
         let mut accepting = JoinSet::new();
-        accepting.spawn(workers.adapt());
+        let counted = current.clone();
+        let commands = move || counted.get().counters.commands.load(Ordering::Relaxed);
+        accepting.spawn(workers.adapt(commands));
         for listener in listeners.tcp {
             let address = listener.local_addr()?.to_string();
             log(Level::Info, "listening", json!({ "address": address }));

@@ -412,6 +412,15 @@ impl Session {
         }
     }
 
+    /// Returns the commit that has to be durable before the replies are sent, unless it is.
+    pub fn awaited(&self) -> Option<CommitToken> {
+        let waits = self.waits || self.server.waits;
+        let is_awaited = |token: &CommitToken| {
+            waits && self.server.database.durable_epoch() < Some(token.epoch())
+        };
+        self.token.filter(is_awaited)
+    }
+
     /// Returns whether the server is the primary, or not replicated. Notes that what follows is said as the primary.
     #[inline]
     pub fn leads_or_is_alone(&mut self) -> bool {

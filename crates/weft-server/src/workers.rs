@@ -11,6 +11,7 @@
 //! What takes long hands the thread's other connections over to another thread: see [`in_place`](crate::session::in_place).
 //! Runtimes with several threads can do that. So each runtime is one of these, with a single thread.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -19,17 +20,38 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::runtime::{Builder, Handle, Runtime};
 use weft::htm::word::{Ordering, Word};
+use weft::{CommitToken, Failure};
 
 use crate::log::{Level, log};
+use crate::server::Server;
+use crate::syncer::Syncer;
 
 /// How often the load is measured.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// When a thread works for this part of its time, one more thread takes part.
+/// When a thread works for this part of its time, one more thread is tried.
 const BUSY: f64 = 0.85;
 /// When the threads would work for less than this part of their time with one thread less, ...
 const CALM: f64 = 0.6;
 /// ... so often one after the other, one thread less serves.
 const CALM_INTERVALS: u32 = 20;
+/// Threads more pay if each brings at least this part of what each of the others does, ...
+const GAIN: f64 = 0.15;
+/// ... or if as much is done as before, within this part, ...
+const LOSS: f64 = 0.03;
+/// ... and a command takes longer by at most this part.
+const COST: f64 = 0.1;
+/// A trial begins after so many intervals in which a thread was busy.
+const BUSY_INTERVALS: u32 = 3;
+/// It takes so many intervals. The first of them does not count, since connections still move.
+const TRIAL_INTERVALS: u32 = 5;
+/// The intervals between a trial that has failed and the next one: these, and after each that fails twice as many, ...
+const REST_MIN: u32 = 40;
+/// ... up to these.
+const REST_MAX: u32 = 320;
+/// With fewer commands in an interval, a trial says nothing.
+const TRIAL_COMMANDS: u64 = 100;
+/// When connections reply so often between two sleeps of their thread, they send their replies together.
+const BURST: usize = 16;
 
 /// The threads that serve connections. When it is dropped, connections that are still there are ended.
 #[derive(Debug)]
@@ -41,6 +63,8 @@ pub struct Workers {
 #[derive(Debug)]
 struct Shared {
     handles: Vec<Handle>,
+    /// One for each runtime.
+    syncers: Vec<Arc<Syncer>>,
     /// How many of the threads serve: the first ones.
     serving: Word,
     /// The number of the next connection.
@@ -55,10 +79,14 @@ impl Workers {
     pub fn start(threads: usize) -> io::Result<Self> {
         let cores = || available_parallelism().map_or(1, usize::from);
         let threads = if threads == 0 { cores() } else { threads };
-        let runtime = || Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = || {
+            let mut builder = Builder::new_multi_thread();
+            builder.worker_threads(1).enable_all().on_thread_park(Replies::end_burst).build()
+        };
         let runtimes = (0..threads).map(|_| runtime()).collect::<io::Result<Vec<_>>>()?;
         let handles = runtimes.iter().map(|runtime| runtime.handle().clone()).collect();
-        let shared = Shared { handles, serving: Word::new(1), next: Word::new(0) };
+        let syncers = runtimes.iter().map(|runtime| Syncer::start(runtime.handle())).collect();
+        let shared = Shared { handles, syncers, serving: Word::new(1), next: Word::new(0) };
         Ok(Workers { runtimes, shared: Arc::new(shared) })
     }
 
@@ -72,24 +100,31 @@ impl Workers {
         seat
     }
 
-    /// Adapts the number of threads that serve to the load, for ever.
-    pub fn adapt(&self) -> impl Future<Output = ()> + Send + 'static {
+    /// Adapts the number of threads that serve to the load, for ever. `commands` returns how many commands were run.
+    pub fn adapt(
+        &self,
+        commands: impl Fn() -> u64 + Send + 'static,
+    ) -> impl Future<Output = ()> + Send + 'static {
         let shared = Arc::clone(&self.shared);
         async move {
-            let (mut before, mut then, mut calm) = (shared.busy_times(), Instant::now(), 0);
+            let mut adaptation = Adaptation::new(shared.handles.len());
+            let (mut before, mut then, mut ran) = (shared.busy_times(), Instant::now(), commands());
             loop {
                 tokio::time::sleep(INTERVAL).await;
-                let (now, times) = (Instant::now(), shared.busy_times());
+                let (now, times, run) = (Instant::now(), shared.busy_times(), commands());
                 let spans = times.iter().zip(&before).map(|(time, before)| *time - *before);
                 let elapsed = (now - then).as_secs_f64();
-                let loads: Vec<f64> = spans.map(|span| span.as_secs_f64() / elapsed).collect();
-                let serving = shared.serving.load(Ordering::Relaxed) as usize;
-                let adapted = adapted(serving, &loads, &mut calm);
-                if adapted != serving {
-                    shared.serving.store(adapted as u64, Ordering::Relaxed);
-                    log(Level::Debug, "threads serve", json!({ "threads": adapted }));
+                let loads = spans.map(|span| span.as_secs_f64() / elapsed).collect();
+                // An operator may set the counter to zero.
+                let interval = Interval { loads, commands: run.saturating_sub(ran), elapsed };
+                let serving = adaptation.serving;
+                if adaptation.follow(&interval) != serving {
+                    let serving = adaptation.serving;
+                    // Only the number itself matters.
+                    shared.serving.store(serving as u64, Ordering::Relaxed);
+                    log(Level::Debug, "threads serve", json!({ "threads": serving }));
                 }
-                (before, then) = (times, now);
+                (before, then, ran) = (times, now, run);
             }
         }
     }
@@ -110,19 +145,181 @@ impl Shared {
     }
 }
 
-/// Returns how many threads should serve after an interval in which `serving` of them did. `loads` are the parts of their
-/// time for which they have worked, and `calm` counts the calm intervals.
-fn adapted(serving: usize, loads: &[f64], calm: &mut u32) -> usize {
-    let is_busy = loads[..serving].iter().any(|load| *load > BUSY);
-    let is_calm = serving > 1 && loads.iter().sum::<f64>() < CALM * (serving - 1) as f64;
-    *calm = if is_calm && !is_busy { *calm + 1 } else { 0 };
-    if is_busy {
-        (serving + serving.div_ceil(3)).min(loads.len())
-    } else if *calm == CALM_INTERVALS {
-        *calm = 0;
-        serving - 1
-    } else {
-        serving
+/// What the threads have done in an interval.
+#[derive(Debug)]
+struct Interval {
+    /// The parts of their time for which the threads have worked.
+    loads: Vec<f64>,
+    /// How many commands were run.
+    commands: u64,
+    /// How long the interval was, in seconds.
+    elapsed: f64,
+}
+
+/// How fast commands were run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    commands: u64,
+    elapsed: f64,
+    /// For how long all threads together have worked, in seconds.
+    worked: f64,
+}
+
+impl Pace {
+    fn add(&mut self, interval: &Interval) {
+        self.commands += interval.commands;
+        self.elapsed += interval.elapsed;
+        self.worked += interval.elapsed * interval.loads.iter().sum::<f64>();
+    }
+
+    /// Returns how many commands were run in a second.
+    fn rate(&self) -> f64 {
+        self.commands as f64 / self.elapsed
+    }
+
+    /// Returns how long a command took.
+    fn cost(&self) -> f64 {
+        self.worked / self.commands as f64
+    }
+}
+
+/// A trial with another number of threads.
+#[derive(Debug)]
+struct Trial {
+    /// How many served before, ...
+    serving: usize,
+    /// ... and how fast.
+    before: Pace,
+    now: Pace,
+    intervals: u32,
+}
+
+/// How many threads serve.
+#[derive(Debug)]
+struct Adaptation {
+    serving: usize,
+    threads: usize,
+    trial: Option<Trial>,
+    /// The next trial is one with more threads.
+    tries_more: bool,
+    /// So many intervals pass until the next trial.
+    rest: u32,
+    /// So many pass after the next one that fails.
+    rest_next: u32,
+    /// For how many intervals one after the other a thread was busy, ...
+    busy: u32,
+    /// ... and how fast commands were run in them, ...
+    pace: Pace,
+    /// ... none was, ...
+    idle: u32,
+    /// ... and one thread less could have done the work.
+    calm: u32,
+}
+
+impl Adaptation {
+    fn new(threads: usize) -> Self {
+        Adaptation {
+            serving: 1,
+            threads,
+            trial: None,
+            tries_more: true,
+            rest: 0,
+            rest_next: REST_MIN,
+            busy: 0,
+            pace: Pace::default(),
+            idle: 0,
+            calm: 0,
+        }
+    }
+
+    /// Returns how many threads serve after an interval.
+    fn follow(&mut self, interval: &Interval) -> usize {
+        if let Some(trial) = &mut self.trial {
+            trial.intervals += 1;
+            if trial.intervals > 1 {
+                trial.now.add(interval);
+            }
+            if trial.intervals == TRIAL_INTERVALS {
+                self.end_trial();
+            }
+            return self.serving;
+        }
+        let loads = &interval.loads[..self.serving];
+        let is_busy = loads.iter().any(|load| *load > BUSY);
+        let one_less = CALM * (self.serving - 1) as f64;
+        let is_calm = !is_busy && interval.loads.iter().sum::<f64>() < one_less;
+        self.busy = if is_busy { self.busy + 1 } else { 0 };
+        self.idle = if is_busy { 0 } else { self.idle + 1 };
+        self.calm = if is_calm { self.calm + 1 } else { 0 };
+        self.rest = self.rest.saturating_sub(1);
+        if self.calm == CALM_INTERVALS {
+            self.calm = 0;
+            self.serving -= 1;
+        }
+        if self.idle == CALM_INTERVALS {
+            // What comes next is another load.
+            (self.tries_more, self.rest, self.rest_next) = (true, 0, REST_MIN);
+        }
+        if is_busy {
+            self.pace.add(interval);
+        } else {
+            self.pace = Pace::default();
+        }
+        if self.busy == BUSY_INTERVALS {
+            let before = std::mem::take(&mut self.pace);
+            self.busy = 0;
+            if self.rest == 0 {
+                self.begin_trial(before);
+            }
+        }
+        self.serving
+    }
+
+    fn begin_trial(&mut self, before: Pace) {
+        let more = (self.serving + self.serving.div_ceil(3)).min(self.threads);
+        let fewer = (self.serving - self.serving.div_ceil(4)).max(1);
+        if before.commands < TRIAL_COMMANDS {
+            self.serving = more;
+            return;
+        }
+        if more == fewer {
+            return;
+        }
+        let tries_more = more > self.serving && (self.tries_more || fewer == self.serving);
+        let (serving, now) = (self.serving, Pace::default());
+        self.trial = Some(Trial { serving, before, now, intervals: 0 });
+        self.tries_more = tries_more;
+        self.serving = if tries_more { more } else { fewer };
+    }
+
+    fn end_trial(&mut self) {
+        let Some(Trial { serving, before, now, .. }) = self.trial.take() else { return };
+        let (few, many) = (serving.min(self.serving), serving.max(self.serving));
+        let (fewer, more) = if self.tries_more { (before, now) } else { (now, before) };
+        let gain = more.rate() / fewer.rate() - 1.0;
+        // Without a single command, nothing of this is true.
+        let pays = gain >= GAIN * (many - few) as f64 / few as f64
+            || (gain >= -LOSS && more.cost() <= (1.0 + COST) * fewer.cost());
+        log(
+            Level::Debug,
+            "a trial with another number of threads has ended",
+            json!({
+                "before": { "threads": serving, "rate": before.rate(), "cost": before.cost() },
+                "now": { "threads": self.serving, "rate": now.rate(), "cost": now.cost() },
+                "pays": pays,
+            }),
+        );
+        if pays == self.tries_more {
+            // More may pay, too.
+            let goes_on = self.tries_more && self.serving < self.threads;
+            (self.rest, self.rest_next) = (if goes_on { 0 } else { REST_MIN }, REST_MIN);
+        } else {
+            self.serving = serving;
+            self.tries_more = !self.tries_more;
+            self.rest = self.rest_next;
+            self.rest_next = (2 * self.rest_next).min(REST_MAX);
+        }
+        (self.busy, self.pace, self.idle, self.calm) = (0, Pace::default(), 0, 0);
     }
 }
 
@@ -149,9 +346,82 @@ impl Seat {
         std::mem::replace(&mut self.thread, thread) != thread
     }
 
+    /// Waits until a commit is on the disk.
+    ///
+    /// # Errors
+    /// See [`Database::wait_durable`](weft::Database::wait_durable).
+    pub async fn when_durable(
+        &self,
+        server: &Arc<Server>,
+        commit: CommitToken,
+    ) -> Result<(), Failure> {
+        let most_wait = Replies::most_wait();
+        self.shared.syncers[self.thread].when_durable(server, commit, most_wait).await
+    }
+
     /// Returns the thread's runtime.
     pub fn runtime(&self) -> &Handle {
         &self.shared.handles[self.thread]
+    }
+}
+
+thread_local! {
+    static REPLIES: Replies = const {
+        Replies { now: Cell::new(Burst::NONE), before: Cell::new(Burst::NONE) }
+    };
+}
+
+/// What a thread's connections have done since it slept, and between the two sleeps before.
+#[derive(Debug)]
+struct Replies {
+    now: Cell<Burst>,
+    before: Cell<Burst>,
+}
+
+/// How often connections had replies between two sleeps of their thread.
+#[derive(Clone, Copy, Debug)]
+struct Burst {
+    replies: usize,
+    /// How many of them waited for the disk.
+    waited: usize,
+}
+
+impl Burst {
+    const NONE: Burst = Burst { replies: 0, waited: 0 };
+}
+
+impl Replies {
+    /// The thread has nothing to do, and sleeps.
+    fn end_burst() {
+        REPLIES.with(|replies| replies.before.set(replies.now.replace(Burst::NONE)));
+    }
+
+    /// Notes a reply. Returns whether it is one of many in its burst, or in the burst before.
+    fn note(waits: bool) -> bool {
+        REPLIES.with(|Replies { now, before }| {
+            let Burst { replies, waited } = now.get();
+            let burst = Burst { replies: replies + 1, waited: waited + usize::from(waits) };
+            now.set(burst);
+            burst.replies.max(before.get().replies) >= BURST
+        })
+    }
+
+    /// Returns whether half of the replies or more wait for the disk.
+    fn most_wait() -> bool {
+        REPLIES.with(|Replies { now, before }| {
+            let (now, before) = (now.get(), before.get());
+            2 * (now.waited + before.waited) >= now.replies + before.replies
+        })
+    }
+}
+
+/// Notes that a connection of this thread has a reply, and lets the others run what has arrived if many of them reply, too.
+/// Then the replies are sent one right after the other, as in Redis. A client that gets single replies sleeps in between, and to
+/// wake it takes the server longer than to send the reply. A reply that waits for the disk is sent together with others
+/// anyway.
+pub async fn reply_together(waits: bool) {
+    if Replies::note(waits) && !waits {
+        tokio::task::yield_now().await;
     }
 }
 
@@ -168,29 +438,118 @@ pub mod tests {
         /// Returns how many connections each thread has.
         pub fn spread(&self) -> Vec<usize> {
             let handles = self.shared.handles.iter();
-            handles.map(|handle| handle.metrics().num_alive_tasks()).collect()
+            // One task syncs.
+            handles.map(|handle| handle.metrics().num_alive_tasks() - 1).collect()
+        }
+    }
+
+    /// Threads that serve a load.
+    struct Load {
+        adaptation: Adaptation,
+        /// How many commands arrive in a second, ...
+        arriving: f64,
+        /// ... how long one takes with one thread, ...
+        cost: f64,
+        /// ... and how much longer with each thread more, since they wait for each other.
+        waiting: f64,
+    }
+
+    impl Load {
+        fn new(threads: usize, arriving: f64) -> Self {
+            Load { adaptation: Adaptation::new(threads), arriving, cost: 1e-5, waiting: 0.0 }
+        }
+
+        /// Serves so many intervals. Returns how many threads served in each of them.
+        fn serve(&mut self, intervals: u32) -> Vec<usize> {
+            let elapsed = INTERVAL.as_secs_f64();
+            let intervals = (0..intervals).map(|_| {
+                let serving = self.adaptation.serving;
+                let cost = self.cost * (1.0 + self.waiting * (serving - 1) as f64);
+                let rate = self.arriving.min(serving as f64 / cost);
+                let load = rate * cost / serving as f64;
+                let mut loads = vec![load; serving];
+                loads.resize(self.adaptation.threads, 0.0);
+                let commands = (rate * elapsed) as u64;
+                self.adaptation.follow(&Interval { loads, commands, elapsed });
+                serving
+            });
+            intervals.collect()
+        }
+
+        /// Returns how many threads serve most of the time.
+        fn settled(&mut self) -> usize {
+            let mut served = self.serve(1000);
+            served.sort_unstable();
+            served[500]
         }
     }
 
     #[test]
     fn as_many_threads_serve_as_the_load_needs() {
-        let calm = &mut 0;
-        assert_eq!(adapted(1, &[0.8, 0.0, 0.0, 0.0], calm), 1);
-        assert_eq!(adapted(1, &[0.9, 0.0, 0.0, 0.0], calm), 2);
-        assert_eq!(adapted(2, &[0.9, 0.1, 0.0, 0.0], calm), 3);
-        assert_eq!(adapted(3, &[0.9; 4], calm), 4);
-        assert_eq!(adapted(4, &[1.0; 4], calm), 4);
+        for (arriving, threads) in [(0.0, 1), (8e4, 1), (1.2e5, 2), (2.5e5, 3), (1e6, 4)] {
+            assert_eq!(Load::new(4, arriving).settled(), threads, "{arriving} a second");
+        }
+        // They are there soon.
+        let mut load = Load::new(16, 1e9);
+        assert_eq!(*load.serve(100).last().unwrap(), 16);
         // Three threads could do the work of four that are busy for less than 0.45 of their time.
-        let mut after = |load: f64, intervals: u32| {
-            (0..intervals).map(|_| adapted(4, &[load; 4], calm)).collect::<Vec<_>>()
-        };
-        assert!(after(0.5, 100).iter().all(|threads| *threads == 4));
-        let threads = after(0.4, CALM_INTERVALS);
-        assert_eq!((threads[threads.len() - 2], threads[threads.len() - 1]), (4, 3));
+        load = Load::new(4, 1e9);
+        assert_eq!(load.settled(), 4);
+        load.arriving = 2e5;
+        load.adaptation.serving = 4;
+        assert!(load.serve(100).iter().all(|serving| *serving == 4));
+        load.arriving = 1.6e5;
+        let served = load.serve(CALM_INTERVALS + 1);
+        assert_eq!(served[CALM_INTERVALS as usize - 1..], [4, 3]);
         // A busy interval begins the count again.
-        after(0.4, CALM_INTERVALS - 1);
-        after(0.7, 1);
-        assert!(after(0.4, CALM_INTERVALS - 1).iter().all(|threads| *threads == 4));
-        assert_eq!(adapted(1, &[0.0; 4], &mut 0), 1);
+        load.adaptation.serving = 4;
+        load.serve(CALM_INTERVALS - 1);
+        load.arriving = 2.8e5;
+        load.serve(1);
+        load.arriving = 1.6e5;
+        assert!(load.serve(CALM_INTERVALS - 1).iter().all(|serving| *serving == 4));
+    }
+
+    #[test]
+    fn threads_that_wait_for_each_other_serve_no_more_than_one() {
+        // With two threads a command takes twice as long as with one.
+        let mut load = Load::new(4, 1e9);
+        load.waiting = 1.0;
+        let served = load.serve(2000);
+        let alone = served.iter().filter(|serving| **serving == 1).count();
+        assert!(alone > 1900, "one thread served in {alone} of 2000 intervals");
+        assert!(served.contains(&2), "no trial");
+        // The load has changed, and soon two are tried again.
+        load.waiting = 0.0;
+        load.arriving = 0.0;
+        load.serve(CALM_INTERVALS);
+        load.arriving = 1e9;
+        assert!(load.serve(100).contains(&4));
+        // Those that serve already are sent away if they wait for each other.
+        load.waiting = 1.0;
+        assert_eq!(load.settled(), 1);
+    }
+
+    #[test]
+    fn long_commands_get_threads_without_a_trial() {
+        let mut load = Load::new(4, 1e9);
+        (load.cost, load.waiting) = (1.0, 1.0);
+        assert_eq!(*load.serve(20).last().unwrap(), 4);
+    }
+
+    #[test]
+    fn replies_are_sent_together_if_many_connections_reply() {
+        let burst = |replies: usize, waits: bool| {
+            let together = (0..replies).filter(|_| Replies::note(waits)).count();
+            let most_wait = Replies::most_wait();
+            Replies::end_burst();
+            (together, most_wait)
+        };
+        assert_eq!(burst(BURST - 1, false), (0, false));
+        assert_eq!(burst(BURST + 1, false), (2, false));
+        assert_eq!(burst(3, false), (3, false));
+        assert_eq!(burst(3, true), (0, true));
+        assert_eq!(burst(2, true), (0, true));
+        assert_eq!(burst(3, false), (0, false));
     }
 }

@@ -8,6 +8,7 @@ use crate::request::parse_integer;
 use crate::stop::{Done, texts};
 use crate::store::Value;
 use crate::tables::{Field, Kind};
+use crate::together::Arrived;
 
 /// Returns a field of the hash that the first argument names.
 fn field<'c>(call: &Call<'c>, name: &[u8]) -> Done<Option<&'c Field>> {
@@ -98,6 +99,21 @@ pub fn hset(call: &Call<'_>, reply: &mut Reply) -> Done {
     let added = set_fields(call, "hset")?;
     reply.count(added);
     Ok(())
+}
+
+/// Several `HSET` of one field each
+pub fn hset_joined(call: &Call<'_>, requests: &[Arrived<'_>], reply: &mut Reply) -> Done {
+    let key = call.key(1);
+    let collection = call.open(&key, Kind::Hash)?;
+    let mut added = 0;
+    for (_, arguments) in requests {
+        let is_new = put(call, collection, arguments[2], Value::new(arguments[3]))?;
+        added += i64::from(is_new);
+        reply.flag(is_new);
+        call.note_change(&key);
+    }
+    call.grow(collection, added)?;
+    call.bump(&key)
 }
 
 /// `HMSET`

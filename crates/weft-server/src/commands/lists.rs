@@ -390,6 +390,33 @@ fn pop(call: &Call<'_>, reply: &mut Reply, end: End) -> Done {
     list.end(call, &key)
 }
 
+/// Removes an element for each request, as if they came one after the other.
+fn pop_joined(call: &Call<'_>, requests: &[Arrived<'_>], reply: &mut Reply, end: End) -> Done {
+    let key = call.key(1);
+    let mut list = List::find(call, &key)?;
+    let popped = list.as_ref().map_or(0, List::len).min(requests.len());
+    for request in 0..requests.len() {
+        match &mut list {
+            Some(list) if request < popped => reply.optional(list.pop(call, end)?),
+            _ => reply.null(),
+        }
+    }
+    let Some(list) = list else { return Ok(()) };
+    // Each of them is an event, and `end` notes one.
+    (1..popped).for_each(|_| call.note_change(&key));
+    list.end(call, &key)
+}
+
+/// Several `LPOP` of one element each
+pub fn lpop_joined(call: &Call<'_>, requests: &[Arrived<'_>], reply: &mut Reply) -> Done {
+    pop_joined(call, requests, reply, End::Left)
+}
+
+/// Several `RPOP` of one element each
+pub fn rpop_joined(call: &Call<'_>, requests: &[Arrived<'_>], reply: &mut Reply) -> Done {
+    pop_joined(call, requests, reply, End::Right)
+}
+
 /// `LPOP`
 pub fn lpop(call: &Call<'_>, reply: &mut Reply) -> Done {
     pop(call, reply, End::Left)

@@ -8,6 +8,7 @@ use crate::reply::Reply;
 use crate::stop::{Done, texts};
 use crate::store::Key;
 use crate::tables::{Kind, Member, Text};
+use crate::together::Arrived;
 
 /// The most elements that one call chooses at random with repetitions.
 const CHOSEN_MAX: i64 = 1 << 24;
@@ -55,6 +56,26 @@ pub fn sadd(call: &Call<'_>, reply: &mut Reply) -> Done {
     }
     call.grow(collection, added)?;
     call.touch(&key)
+}
+
+/// Several `SADD` of one member each
+pub fn sadd_joined(call: &Call<'_>, requests: &[Arrived<'_>], reply: &mut Reply) -> Done {
+    let key = call.key(1);
+    let collection = call.open(&key, Kind::Set)?;
+    let mut added = 0;
+    for (_, arguments) in requests {
+        let is_new = add(call, collection, arguments[2])?;
+        reply.flag(is_new);
+        if is_new {
+            added += 1;
+            call.note_change(&key);
+        }
+    }
+    if added == 0 {
+        return Ok(());
+    }
+    call.grow(collection, added)?;
+    call.bump(&key)
 }
 
 fn remove(call: &Call<'_>, key: &Key<'_>, collection: u64, names: &[&[u8]]) -> Done<i64> {

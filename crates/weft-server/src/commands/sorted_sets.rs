@@ -1,12 +1,15 @@
 //! Commands on single members of sorted sets. [`sorted_ranges`](super::sorted_ranges) has those on ranges, and
 //! [`sorted_combinations`](super::sorted_combinations) those on several sets.
 
+use smallvec::SmallVec;
+
 use super::scan::random_element;
 use crate::call::Call;
 use crate::reply::{Reply, Version};
 use crate::stop::{Done, texts};
 use crate::store::Key;
 use crate::tables::{Kind, Scored, Text, ordered_score, score_of};
+use crate::together::Arrived;
 
 /// Returns a member of a sorted set.
 pub fn member<'c>(
@@ -164,6 +167,32 @@ pub fn zadd(call: &Call<'_>, reply: &mut Reply) -> Done {
     }
     call.grow(collection, added)?;
     call.touch(&key)
+}
+
+/// Several `ZADD` of one member each, without options
+pub fn zadd_joined(call: &Call<'_>, requests: &[Arrived<'_>], reply: &mut Reply) -> Done {
+    let key = call.key(1);
+    let mut pairs = SmallVec::<[(f64, &[u8]); 16]>::new();
+    for (_, arguments) in requests {
+        pairs.push((crate::call::float(arguments[2])?, arguments[3]));
+    }
+    let collection = call.open(&key, Kind::SortedSet)?;
+    let (adding, mut added, mut changed) = (Adding::default(), 0, false);
+    for (score, name) in pairs {
+        let outcome = adding.put(call, collection, name, score)?;
+        let is_new = matches!(outcome, Outcome::Added(_));
+        reply.flag(is_new);
+        added += i64::from(is_new);
+        if is_new || matches!(outcome, Outcome::Changed(_)) {
+            changed = true;
+            call.note_change(&key);
+        }
+    }
+    if !changed {
+        return Ok(());
+    }
+    call.grow(collection, added)?;
+    call.bump(&key)
 }
 
 /// `ZINCRBY`
