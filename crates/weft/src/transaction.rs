@@ -22,6 +22,7 @@ mod reapply;
 mod recording;
 mod savepoint;
 mod scan;
+mod snapshot_reads;
 mod writes;
 
 use std::cell::Cell;
@@ -50,6 +51,7 @@ use lookup::LookupResult;
 use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
 use private_row::PrivateRow;
 use recording::{Event, record_invocation};
+use snapshot_reads::SnapshotOpener;
 use writes::duplicate;
 
 /// A running transaction, with the operations on tables.
@@ -77,6 +79,12 @@ pub struct Transaction<'db, P: Protocol = Dbx> {
     deadline: Option<&'db Deadline>,
     /// Whether the deadline counts, and a limit on the transaction's age.
     is_limited: Cell<bool>,
+    /// Opens the snapshot that the transaction is to read, if it is to read one.
+    snapshot_opener: Option<&'db SnapshotOpener<'db>>,
+    /// The snapshot's number; 0 if the transaction reads what is committed now, or its first operation has not begun.
+    snapshot: Cell<u64>,
+    /// Whether an operation that writes has begun.
+    writes: Cell<bool>,
     /// The failure of a scan, if one has failed with more than a conflict: see [`Transaction::refusal`].
     failed_scan: Cell<Option<Box<Failure>>>,
     has_failed_scan: Cell<bool>,
@@ -213,6 +221,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             is_limited: Cell::new(
                 deadline.is_some() || database.shared.ages.transaction_limit.is_some(),
             ),
+            snapshot_opener: None,
+            snapshot: Cell::new(0),
+            writes: Cell::new(false),
             failed_scan: Cell::new(None),
             has_failed_scan: Cell::new(false),
             attempt,
@@ -516,6 +527,10 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         &self,
         table: &'t Table<T>,
     ) -> Result<&'t TableInner<T>, Error> {
+        if self.reads_snapshot() {
+            return Err(self.leave_snapshot(table.inner.reference()));
+        }
+        self.writes.set(true);
         if self.database.is_durable() && !self.is_admitted.replace(true) {
             self.admit()?;
         }
@@ -563,6 +578,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         if !self.is_limited.get() {
             return Ok(());
         }
+        if P::RESTARTS_IN_SNAPSHOTS {
+            self.open_its_snapshot()?;
+        }
         self.check_age()?;
         self.operations.set(self.operations.get().wrapping_add(1));
         match self.deadline {
@@ -604,6 +622,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     #[inline(always)]
     fn read(&self, table: TableRef, record: RecordOf<P>) -> Result<Visible, Error> {
+        if self.reads_snapshot() {
+            return Ok(self.read_in_snapshot(record));
+        }
         let memory = &self.worker.memory;
         self.worker.executor().read(table, record, memory).map_err(|abort| self.doom_by(abort))
     }
@@ -616,6 +637,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         record: RecordOf<P>,
         columns: ColumnSet,
     ) -> Result<Visible, Error> {
+        if self.reads_snapshot() {
+            return Ok(self.read_in_snapshot(record));
+        }
         let (executor, memory) = (self.worker.executor(), &self.worker.memory);
         let read = executor.read_columns(table, record, columns, memory);
         read.map_err(|abort| self.doom_by(abort))
@@ -627,6 +651,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         table: TableRef,
         record: RecordOf<P>,
     ) -> Result<Observation<<P::Executor as Executor>::Version>, Error> {
+        if self.reads_snapshot() {
+            return Err(self.leave_snapshot(table));
+        }
         let (executor, memory) = (self.worker.executor(), &self.worker.memory);
         executor.read_for_write(table, record, memory).map_err(|abort| self.doom_by(abort))
     }
@@ -644,6 +671,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         node: NodeVersion,
         range: Option<ScannedRange>,
     ) -> Result<usize, Error> {
+        if self.reads_snapshot() {
+            return Ok(0);
+        }
         self.worker.executor().note_node(table, node, range).map_err(|abort| self.doom_by(abort))
     }
 

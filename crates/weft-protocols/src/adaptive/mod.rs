@@ -97,6 +97,7 @@ unsafe impl Protocol for Ordered {
         settle_deleted(record, may_go, unlink)
     }
 
+    const RESTARTS_IN_SNAPSHOTS: bool = true;
     const UNLINKS_AT_ONCE: bool = true;
     const HOLD_ROW: Option<HoldFunction<TidOnly>> = Some(hold_row);
 }

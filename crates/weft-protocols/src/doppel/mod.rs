@@ -206,5 +206,6 @@ unsafe impl<J: JoinedProtocol> Protocol for PhaseReconciliation<J> {
     }
 
     const UNLINKS_AT_ONCE: bool = J::UNLINKS_AT_ONCE;
+    const RESTARTS_IN_SNAPSHOTS: bool = J::RESTARTS_IN_SNAPSHOTS;
     const HOLD_ROW: Option<HoldFunction<J::Header>> = J::HOLD_ROW;
 }

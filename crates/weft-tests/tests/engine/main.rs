@@ -35,6 +35,7 @@ mod savepoints;
 mod scans;
 mod schema_versions;
 mod schemas;
+mod snapshot_reads;
 mod stored_checks;
 mod submissions;
 mod workers;

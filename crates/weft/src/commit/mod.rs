@@ -225,6 +225,10 @@ pub unsafe trait Protocol: Sized + Send + Sync + 'static {
         false
     }
 
+    /// Whether a transaction that has only read, and has lost, is run again in a snapshot.
+    #[doc(hidden)]
+    const RESTARTS_IN_SNAPSHOTS: bool = false;
+
     /// Whether a deleted record may leave its index as soon as its deletion has committed, while transactions that
     /// began before that are still under way. They may then have the address of a record that is
     /// [removed](crate::store::record::tid::Tid::is_removed). So the protocol must see that in each access, or at the

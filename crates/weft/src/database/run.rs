@@ -15,6 +15,7 @@
 //! attempt.
 
 use std::any::Any;
+use std::cell::OnceCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 
@@ -25,11 +26,17 @@ use crate::commit::{
 use crate::error::{ConflictReason, Error, Failure};
 use crate::plan::Pieces;
 use crate::row::column::UsedColumns;
+use crate::snapshot::Snapshot;
+use crate::store::ages::SnapshotLife;
 use crate::store::deadline::Deadline;
 use crate::store::observer::{Ending, Label, Observed};
 use crate::store::worker::{ClaimGuard, LastWorker};
 use crate::sync::turnstile::Patience;
 use crate::transaction::Transaction;
+
+/// A transaction that only reads, and has lost, reads a snapshot if it has read so many records. With fewer, it is run again
+/// sooner than a snapshot is opened.
+const READS_FOR_SNAPSHOT: usize = if crate::store::RECLAIMS_EARLY { 1 } else { 32 };
 
 /// How one run of a body ended. The value or error that the body returned stays with its caller.
 ///
@@ -120,8 +127,9 @@ pub enum RunEnd {
 enum AttemptEnd {
     /// The transaction has ended with it.
     Ended(RunEnd),
-    /// There was a conflict, and the limits allow another attempt.
-    Conflict(ConflictReason),
+    /// There was a conflict, and the limits allow another attempt. The second value is whether the body has run to its end and has
+    /// only read, and much.
+    Conflict(ConflictReason, bool),
     /// It has not begun, because another thread uses the worker.
     Busy,
 }
@@ -276,6 +284,8 @@ impl<P: Protocol> Database<P> {
         // A starving transaction keeps the turnstile closed until it has ended.
         let mut closed_turnstile = None;
         let mut patience = Patience::new(options.starves_after);
+        // A transaction that only reads, and has lost, reads a snapshot. One that turns out to write does not do so again.
+        let (mut reads_snapshot, mut may_read_snapshot) = (false, P::RESTARTS_IN_SNAPSHOTS);
         loop {
             if last.is_none() && !worker.active.get() {
                 if closed_turnstile.is_none() {
@@ -295,15 +305,19 @@ impl<P: Protocol> Database<P> {
                         return Ok(AttemptEnd::Busy);
                     }
                 }
+                let attempt = (attempt, reads_snapshot);
                 self.attempt((worker, is_pinned), options, strategy, attempt, deadline, body)
             })?;
-            let reason = match end {
+            let (reason, has_only_read) = match end {
                 AttemptEnd::Ended(end) => return Ok(Some(end)),
-                AttemptEnd::Conflict(reason) => reason,
+                AttemptEnd::Conflict(reason, has_only_read) => (reason, has_only_read),
                 AttemptEnd::Busy => return Ok(None),
             };
             attempt += 1;
-            backoff(worker, attempt, reason);
+            reads_snapshot = has_only_read && std::mem::take(&mut may_read_snapshot);
+            if !reads_snapshot {
+                backoff(worker, attempt, reason);
+            }
         }
     }
 
@@ -316,7 +330,7 @@ impl<P: Protocol> Database<P> {
         (worker, is_pinned): (&Worker<P>, bool),
         options: &TransactionOptions,
         strategy: Strategy<'_>,
-        attempt: u32,
+        (attempt, reads_snapshot): (u32, bool),
         deadline: Option<&Deadline>,
         body: &mut dyn Body<P>,
     ) -> Result<AttemptEnd, Box<Failure>> {
@@ -332,7 +346,14 @@ impl<P: Protocol> Database<P> {
             observed.attempt.set(attempt);
             begin_observed(observed, options, body);
         }
-        let transaction = Transaction::started(self.engine(), worker, attempt, deadline);
+        // The snapshot lives as long as the transaction.
+        let snapshot = OnceCell::new();
+        let opener = || self.open_for_attempt(worker, &snapshot);
+        let mut transaction = Transaction::started(self.engine(), worker, attempt, deadline);
+        if P::RESTARTS_IN_SNAPSHOTS && reads_snapshot {
+            transaction.read_snapshot(&opener);
+        }
+        let mut has_only_read = false;
         if P::CHOPS && strategy.pieces.is_some_and(Pieces::are_one_by_one) {
             transaction.set_admitted();
         }
@@ -347,7 +368,12 @@ impl<P: Protocol> Database<P> {
                             transaction.end_committed(Unstable::ENGINE);
                             return Ok(AttemptEnd::Ended(RunEnd::Committed(token)));
                         }
-                        Err(abort) => abort,
+                        Err(abort) => {
+                            let (reads, _) = worker.executor().accessed();
+                            has_only_read =
+                                transaction.has_only_read() && reads >= READS_FOR_SNAPSHOT;
+                            abort
+                        }
                     },
                     Some(failure) => match transaction.conflict() {
                         Some(abort) => abort,
@@ -387,7 +413,25 @@ impl<P: Protocol> Database<P> {
         let last = || transaction.describe(abort);
         let bounds = check_bounds(options, deadline, attempt + 1, last);
         transaction.give_way(abort);
-        Ok(bounds.map(|()| AttemptEnd::Conflict(abort.reason))?)
+        Ok(bounds.map(|()| AttemptEnd::Conflict(abort.reason, has_only_read))?)
+    }
+
+    /// Opens a snapshot for an attempt to read, if that is possible now. Returns its number.
+    #[cold]
+    #[inline(never)]
+    fn open_for_attempt(&self, worker: &Worker<P>, snapshot: &OnceCell<Snapshot>) -> Option<u64> {
+        let shared = &self.inner.shared;
+        self.check_no_commit().ok()?;
+        let life = SnapshotLife::new(None, None);
+        let opened = self.open_snapshot_by(worker, life, || shared.clock.take_number()).ok()?;
+        // As in `open_snapshot`.
+        shared.check_open().ok()?;
+        #[cfg(feature = "history")]
+        if let (Some(recorder), Some(times)) = (&worker.recorder, opened.recorded_times()) {
+            recorder.borrow_mut().set_times(times);
+        }
+        let opened = snapshot.get_or_init(|| opened);
+        Some(opened.number())
     }
 
     /// Announces that the transaction that begins next is a registered procedure. Returns the columns of its steps

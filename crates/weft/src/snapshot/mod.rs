@@ -552,6 +552,11 @@ mod recording {
             Some(recorder.lock().unwrap_or_else(PoisonError::into_inner))
         }
 
+        /// Returns the recorded times of the snapshot's invocation and opening.
+        pub(crate) fn recorded_times(&self) -> Option<(u64, u64)> {
+            self.recorder().map(|recorder| recorder.times())
+        }
+
         /// Records that the snapshot has been opened.
         pub(super) fn record_opened(&self) {
             if let Some(mut recorder) = self.recorder() {

@@ -123,6 +123,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     fn read_row_counts<T: Record>(&self, table: &Table<T>) -> Result<Option<usize>, Error> {
         let (inner, worker) = (self.enter(table)?, self.worker);
         let reference = inner.reference();
+        if self.reads_snapshot() {
+            return Ok(None);
+        }
         let Some(added) = worker.executor().rows_added(reference) else { return Ok(None) };
         let Some((rows, notes)) = worker.memory.read_row_counts(inner.number()) else {
             return Err(self.doom(ConflictReason::RangeChanged, reference));

@@ -589,19 +589,9 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
                     Direction::Reverse => self.bounds.1.clone(),
                 };
                 self.record_start(transaction);
-                transaction.worker.executor().approach_range(scanned, || match &from {
-                    Bound::Included(key) | Bound::Excluded(key) => key.hash(),
-                    Bound::Unbounded => 0,
-                });
-                let end = |bound: &Bound<K>| match bound {
-                    Bound::Included(key) | Bound::Excluded(key) => Some(key.erase()),
-                    Bound::Unbounded => None,
-                };
-                let ends = || [end(&self.bounds.0), end(&self.bounds.1)];
-                let executor = transaction.worker.executor();
-                executor
-                    .enter_range(scanned, ends, &transaction.worker.memory)
-                    .map_err(|abort| transaction.doom_by(abort))?;
+                if !transaction.reads_snapshot() {
+                    self.enter_range(transaction, scanned, &from)?;
+                }
                 (transaction.worker.take_page::<K>(), from)
             }
             State::Within { page, more: Some(from), .. } => (page, from),
@@ -638,6 +628,28 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
         let addresses = NonNull::from(page.addresses());
         self.state = State::Within { page, more, noted };
         Ok(Some(addresses))
+    }
+
+    /// Tells the executor that the scan begins.
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    fn enter_range<P: Protocol>(
+        &self,
+        transaction: &Transaction<'_, P>,
+        scanned: TableRef,
+        from: &Bound<K>,
+    ) -> Result<(), Error> {
+        let executor = transaction.worker.executor();
+        executor.approach_range(scanned, || match from {
+            Bound::Included(key) | Bound::Excluded(key) => key.hash(),
+            Bound::Unbounded => 0,
+        });
+        let end = |bound: &Bound<K>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key.erase()),
+            Bound::Unbounded => None,
+        };
+        let ends = || [end(&self.bounds.0), end(&self.bounds.1)];
+        let entered = executor.enter_range(scanned, ends, &transaction.worker.memory);
+        entered.map_err(|abort| transaction.doom_by(abort))
     }
 
     /// Returns the index that is scanned. `table` is the table, and stands for its primary index.
