@@ -2,7 +2,7 @@
 //!
 //! A transaction that reads much and writes nothing loses to every write of what it has read. If one has lost, the next
 //! attempt reads a [snapshot](crate::Snapshot). It validates nothing, so it cannot lose again. It takes place
-//! when the snapshot is opened, which is when the attempt begins its first operation. So it is strictly serializable, and a
+//! when the snapshot is opened, which is when the attempt begins its first operation. This is strictly serializable, and a
 //! closure that looks at something outside of the database, and then reads, does not miss what had committed by then.
 //!
 //! If this attempt wants to write, or asks for the time, it ends, and the one after it is an ordinary one. So it does if no
