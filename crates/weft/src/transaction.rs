@@ -83,6 +83,8 @@ pub struct Transaction<'db, P: Protocol = Dbx> {
     snapshot_opener: Option<&'db SnapshotOpener<'db>>,
     /// The snapshot's number; 0 if the transaction reads what is committed now, or its first operation has not begun.
     snapshot: Cell<u64>,
+    /// How many records the transaction has read in its snapshot.
+    snapshot_reads: Cell<usize>,
     /// Whether an operation that writes has begun.
     writes: Cell<bool>,
     /// The failure of a scan, if one has failed with more than a conflict: see [`Transaction::refusal`].
@@ -223,6 +225,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             ),
             snapshot_opener: None,
             snapshot: Cell::new(0),
+            snapshot_reads: Cell::new(0),
             writes: Cell::new(false),
             failed_scan: Cell::new(None),
             has_failed_scan: Cell::new(false),

@@ -108,7 +108,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
         let memory = &self.worker.memory;
         if let Some(observed) = memory.observed() {
-            observed.set_accessed(self.worker.executor().accessed());
+            observed.set_accessed(self.accessed());
             if observed.is_timed() {
                 self.observe_commit(observed);
             }

@@ -9,7 +9,7 @@
 //! snapshot can be opened, since rows are split.
 
 use super::{RecordOf, Transaction};
-use crate::commit::{Protocol, Visible};
+use crate::commit::{Executor, Protocol, Visible};
 use crate::error::{ConflictReason, Error};
 use crate::store::record::record_at;
 use crate::store::record::version::row_seen_at;
@@ -53,11 +53,18 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// Returns the row of a record that the snapshot sees.
     #[cold]
     pub(super) fn read_in_snapshot(&self, record: RecordOf<P>) -> Visible {
+        self.snapshot_reads.set(self.snapshot_reads.get() + 1);
         // SAFETY: the worker is pinned as long as `self` exists, and the record was found since.
         match unsafe { row_seen_at(record_at(record.address()), self.snapshot.get()) } {
             Some(row) => Visible::Row(row),
             None => Visible::Absent,
         }
+    }
+
+    /// Returns how many records the transaction has read and written so far.
+    pub(super) fn accessed(&self) -> (usize, usize) {
+        let (reads, writes) = self.worker.executor().accessed();
+        (reads + self.snapshot_reads.get(), writes)
     }
 
     /// Ends an attempt that reads a snapshot. The next one is an ordinary one.
