@@ -5,7 +5,7 @@
 //! take tasks from each other. For short requests this costs more than it gains.
 //!
 //! As few threads serve as the load needs, since a thread that has much to do seldom goes to sleep: it finds several requests
-//! each time that it asks the system. When a thread is [too busy](BUSY), one more takes part. The connections are spread by
+//! each time that it asks the system. When a thread is [too busy](BUSY), more are tried, and stay if they gain something. The connections are spread by
 //! their numbers, and each [moves](Seat::has_moved) after its next request.
 //!
 //! What takes long hands the thread's other connections over to another thread: see [`in_place`](crate::session::in_place).
@@ -28,7 +28,7 @@ use crate::syncer::Syncer;
 
 /// How often the load is measured.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// When a thread works for this part of its time, one more thread is tried.
+/// When a thread works for this part of its time, it is busy, and more are tried.
 const BUSY: f64 = 0.85;
 /// When the threads would work for less than this part of their time with one thread less, ...
 const CALM: f64 = 0.6;

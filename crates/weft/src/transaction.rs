@@ -530,14 +530,16 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         &self,
         table: &'t Table<T>,
     ) -> Result<&'t TableInner<T>, Error> {
-        if self.reads_snapshot() {
-            return Err(self.leave_snapshot(table.inner.reference()));
-        }
         self.writes.set(true);
         if self.database.is_durable() && !self.is_admitted.replace(true) {
             self.admit()?;
         }
-        self.enter_operation(table)
+        // The first operation opens the snapshot, if the transaction is to read one.
+        let inner = self.enter_operation(table)?;
+        if self.reads_snapshot() {
+            return Err(self.leave_snapshot(inner.reference()));
+        }
+        Ok(inner)
     }
 
     /// Notes that the log has already allowed the transaction to write.

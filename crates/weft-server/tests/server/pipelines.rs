@@ -134,7 +134,7 @@ fn the_slow_log_has_each_command_if_it_is_for_short_times() {
     assert!((0..8).all(|key| log.contains(&format!("\"k{key}\""))), "{log}");
 }
 
-/// What is run as one is an event for each command that has changed something, as if they came one by one.
+/// Each command that has changed something is an event, also if several are run as one.
 #[test]
 fn commands_that_are_run_as_one_are_an_event_each() {
     let servers = [TestServer::new(), TestServer::new()];

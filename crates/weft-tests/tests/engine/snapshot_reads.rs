@@ -100,7 +100,7 @@ fn read<P: Protocol>(
         by_range.push(row?.id);
     }
     let mut by_key = Vec::new();
-    for id in 0..ACCOUNTS + 10 {
+    for id in (0..ACCOUNTS + 10).chain([1000]) {
         by_key.extend(tx.get(accounts, &id)?.map(|row| row.id));
     }
     let mut by_branch = Vec::new();
@@ -182,6 +182,23 @@ fn reader_that_writes_in_a_snapshot_is_run_again() {
         .database
         .transact(|tx| Ok::<_, Error>(tx.get(&bank.accounts, &0)?.map(|row| row.balance)));
     assert_eq!(balance.unwrap(), Some(1102));
+}
+
+/// The second attempt begins with an insertion, which looks at no row, and relies on what it reads after that.
+#[test]
+fn attempt_that_begins_with_a_write_reads_no_snapshot() {
+    let bank = Bank::<Dbx>::open();
+    let attempts = Cell::new(0);
+    let (seen, runs) = bank.run(|tx, accounts, others_commit| {
+        attempts.set(attempts.get() + 1);
+        if attempts.get() > 1 {
+            tx.insert(accounts, Account::new(1000))?;
+        }
+        read(tx, accounts, others_commit)
+    });
+    // What the last attempt has read is what it has committed with.
+    let now = bank.database.transact(|tx| read(tx, &bank.accounts, &|| ())).unwrap();
+    assert_eq!((seen, runs), (now, 3));
 }
 
 /// A write that changes nothing in the end is one, too: the transaction may have written to a slice.

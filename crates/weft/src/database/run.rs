@@ -369,9 +369,7 @@ impl<P: Protocol> Database<P> {
                             return Ok(AttemptEnd::Ended(RunEnd::Committed(token)));
                         }
                         Err(abort) => {
-                            let (reads, _) = worker.executor().accessed();
-                            has_only_read =
-                                transaction.has_only_read() && reads >= READS_FOR_SNAPSHOT;
+                            has_only_read = transaction.has_only_read(READS_FOR_SNAPSHOT);
                             abort
                         }
                     },

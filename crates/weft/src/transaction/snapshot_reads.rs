@@ -73,8 +73,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.doom(ConflictReason::ReadChanged, table)
     }
 
-    /// Returns whether the transaction has only read, and nothing that depends on the time.
-    pub(crate) fn has_only_read(&self) -> bool {
-        !self.writes.get() && self.valid_until.get() == 0
+    /// Returns whether the transaction has only read, nothing that depends on the time, and so many records or more.
+    pub(crate) fn has_only_read(&self, records_min: usize) -> bool {
+        !self.writes.get() && self.valid_until.get() == 0 && self.accessed().0 >= records_min
     }
 }
