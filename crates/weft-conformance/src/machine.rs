@@ -13,8 +13,8 @@ pub use weft_htm::seeds::for_each_seed;
 use crate::threads::Mode;
 
 /// One of this many seeds that a test asks for is run. `.ci/deep conformance` runs five times as many as
-/// a test asks for, with `WEFT_STRESS=50`.
-pub(crate) const SEEDS_PER_RUN: u64 = 10;
+/// a test asks for, with `WEFT_STRESS=100`.
+pub(crate) const SEEDS_PER_RUN: u64 = 20;
 
 /// A free run has the number of transactions that a test asks for, divided by this.
 pub(crate) const FREE_RUN_DIVISOR: usize = 4;

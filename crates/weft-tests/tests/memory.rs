@@ -102,7 +102,7 @@ fn is_flat<P: Protocol>(tables: &Tables<P>, load: impl Fn(u64)) {
         load(round);
     }
     let warm = tables.chunk_bytes();
-    for round in 3..3 + 10 * stress() as u64 {
+    for round in 3..3 + 4 * stress() as u64 {
         load(round);
     }
     let after = tables.chunk_bytes();

@@ -102,7 +102,7 @@ fn violations_on_snapshots(known: &DbxTcOptions, checks: usize) -> usize {
 fn eventual_snapshots_are_consistent_while_procedures_run() {
     for paper in [&[][..], &["no-deferred-execution".to_owned()]] {
         let known = dbx_tc::options_of("dbx-tc:paper", paper).expect("a variant");
-        assert_eq!(violations_on_snapshots(&known, 40), 0, "{paper:?}");
+        assert_eq!(violations_on_snapshots(&known, 8 * weft_tests::stress()), 0, "{paper:?}");
     }
 }
 

@@ -156,13 +156,13 @@ fn campaign<P: Protocol>(seed: u64, every: u64) -> (u64, u32) {
 #[test]
 fn crash_at_any_operation_loses_and_doubles_nothing() {
     let (mut crashes, mut resumed) = (0, 0);
-    for seed in 0..6 * stress() as u64 {
+    for seed in 0..3 * stress() as u64 {
         let (tried, behind) = campaign::<Dbx>(seed, 1);
         crashes += tried;
         resumed += behind;
     }
     println!("{crashes} crashes, {resumed} readers resumed from a snapshot");
-    assert!(crashes > 500 && resumed > 0, "{crashes} crashes, {resumed} resumed");
+    assert!(crashes > 250 && resumed > 0, "{crashes} crashes, {resumed} resumed");
 }
 
 #[test]

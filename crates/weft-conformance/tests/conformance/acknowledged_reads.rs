@@ -36,7 +36,7 @@ const BEFORE: State = [Some(10), None, Some(30)];
 const IDS: [u32; 3] = [1, 2, 3];
 
 /// Under most protocols the writer is paused before one of so many accesses.
-const ACCESSES_PER_PAUSE: usize = 3;
+const ACCESSES_PER_PAUSE: usize = 6;
 
 /// The writer's transaction.
 #[derive(Clone, Copy, Debug)]

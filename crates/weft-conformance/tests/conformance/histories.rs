@@ -37,7 +37,7 @@ fn interleaved_histories_are_strictly_serializable() {
     });
 }
 
-/// In rounds of 2,500 transactions. `WEFT_STRESS=50` makes it 100,000 for each protocol, and `WEFT_STRESS=500` a million.
+/// In rounds of 2,500 transactions. `WEFT_STRESS=100` makes it 100,000 for each protocol, and `WEFT_STRESS=1000` a million.
 #[test]
 fn free_histories_are_strictly_serializable() {
     every_protocol(free_seeds(2), |subject, seed| random::check(subject, Mode::Free(seed), FREE));

@@ -9,7 +9,7 @@ use crate::support::{check_share, number, run, scratch, text, weft};
 
 /// A short run of TATP with few subscribers.
 const SHORT_TATP: [&str; 10] =
-    ["bench", "tatp", "-s", "500", "--seconds", "0.2", "--warmup", "0.01", "--rounds", "2"];
+    ["bench", "tatp", "-s", "500", "--seconds", "0.1", "--warmup", "0.01", "--rounds", "2"];
 
 /// A short run of Articles with few articles and users.
 const SHORT_ARTICLES: [&str; 12] = [
@@ -20,7 +20,7 @@ const SHORT_ARTICLES: [&str; 12] = [
     "--users",
     "20",
     "--seconds",
-    "0.2",
+    "0.1",
     "--warmup",
     "0.01",
     "--rounds",
@@ -36,7 +36,7 @@ const SHORT_RUBIS: [&str; 12] = [
     "--items",
     "50",
     "--seconds",
-    "0.2",
+    "0.1",
     "--warmup",
     "0.01",
     "--rounds",
@@ -45,7 +45,7 @@ const SHORT_RUBIS: [&str; 12] = [
 
 /// A short run of TPC-C: it takes about a second.
 const SHORT: [&str; 10] =
-    ["bench", "tpcc", "--scale", "tiny", "--seconds", "0.2", "--warmup", "0.01", "--rounds", "2"];
+    ["bench", "tpcc", "--scale", "tiny", "--seconds", "0.1", "--warmup", "0.01", "--rounds", "2"];
 
 /// A short run of locks.
 const SHORT_LOCKS: [&str; 10] = [
@@ -63,7 +63,7 @@ const SHORT_LOCKS: [&str; 10] = [
 
 /// A short run of YCSB.
 pub const SHORT_YCSB: [&str; 10] =
-    ["bench", "ycsb", "--records", "500", "--seconds", "0.1", "--warmup", "0.01", "--rounds", "2"];
+    ["bench", "ycsb", "--records", "500", "--seconds", "0.05", "--warmup", "0.01", "--rounds", "2"];
 
 #[test]
 fn a_wrong_environment_variable_is_an_argument_error() {

@@ -9,7 +9,7 @@ use crate::support::{check_share, number, refused, run, scratch, text};
 
 /// Short runs of INCR and LIKE.
 const SHORT_INCR: [&str; 10] =
-    ["bench", "incr", "--records", "500", "--seconds", "0.1", "--warmup", "0.01", "--rounds", "2"];
+    ["bench", "incr", "--records", "500", "--seconds", "0.04", "--warmup", "0.01", "--rounds", "2"];
 const SHORT_LIKE: [&str; 12] = [
     "bench",
     "like",
@@ -18,7 +18,7 @@ const SHORT_LIKE: [&str; 12] = [
     "--pages",
     "300",
     "--seconds",
-    "0.1",
+    "0.05",
     "--warmup",
     "0.01",
     "--rounds",

@@ -630,12 +630,12 @@ mod working_set {
     /// DBX, Figure 1a and b: at most 4 MB of sequential reads fit, 2 MB beside another thread on the core.
     #[test]
     fn reads_are_tracked_outside_the_first_level() {
-        let sizes = [1, 2, 3, 4, 5, 6].map(|mib| mib << 20);
-        let alone = limit(&[0], sizes.into_iter(), Access::Load, Pattern::Sequential);
+        let mib = |sizes: [u64; 3]| sizes.map(|mib| mib << 20).into_iter();
+        let alone = limit(&[0], mib([3, 4, 5]), Access::Load, Pattern::Sequential);
         assert!((4 << 20..=5 << 20).contains(&alone), "{alone}");
-        let four = limit(&[0, 1, 2, 3], sizes.into_iter(), Access::Load, Pattern::Sequential);
+        let four = limit(&[0, 1, 2, 3], mib([3, 4, 5]), Access::Load, Pattern::Sequential);
         assert!((4 << 20..=5 << 20).contains(&four), "{four}");
-        let beside = limit(&[0, SIBLING], sizes.into_iter(), Access::Load, Pattern::Sequential);
+        let beside = limit(&[0, SIBLING], mib([1, 2, 3]), Access::Load, Pattern::Sequential);
         assert!((2 << 20..=3 << 20).contains(&beside), "{beside}");
     }
 }

@@ -321,7 +321,7 @@ pub(super) fn rounds<W: Workplace>(seed: &Seed, rounds: usize) {
 #[test]
 fn surviving_rows_depend_only_on_surviving_transactions() {
     let seed = Seed::draw();
-    rounds::<Tables<Dbx>>(&seed, 36 * stress());
-    rounds::<Tables<Silo>>(&seed, 18 * stress());
-    rounds::<Tables<TwoPhaseLocking>>(&seed, 18 * stress());
+    rounds::<Tables<Dbx>>(&seed, 12 * stress());
+    rounds::<Tables<Silo>>(&seed, 6 * stress());
+    rounds::<Tables<TwoPhaseLocking>>(&seed, 6 * stress());
 }

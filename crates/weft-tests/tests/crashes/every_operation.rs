@@ -304,11 +304,11 @@ fn report<P: Protocol>(tried: &Tried) {
 #[test]
 fn crash_at_any_operation_loses_nothing_acknowledged() {
     let mut tried = Tried::default();
-    for seed in 0..8 * stress() as u64 {
+    for seed in 0..3 * stress() as u64 {
         campaign::<Dbx>(seed, 1, &mut tried);
     }
     report::<Dbx>(&tried);
-    assert!(tried.crashes > 2000, "{tried:?}");
+    assert!(tried.crashes > 700, "{tried:?}");
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn crash_loses_nothing_acknowledged_under_other_protocols() {
     fn some<P: Protocol>() {
         let _named = Named(P::NAME);
         let mut tried = Tried::default();
-        for seed in 100..100 + 4 * stress() as u64 {
+        for seed in 100..100 + 2 * stress() as u64 {
             campaign::<P>(seed, 3, &mut tried);
         }
         report::<P>(&tried);

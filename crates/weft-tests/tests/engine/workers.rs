@@ -76,17 +76,14 @@ fn more_threads_than_workers_take_turns() {
 fn ten_thousand_threads_run_transactions() {
     const THREADS: usize = 10_000;
     let (database, hits) = open::<weft::protocol::Dbx>(256);
-    let ended = Word::new(0);
+    let all = TestBarrier::new(THREADS);
     scope(|scope| {
         for thread in 0..THREADS {
-            let (database, hits, ended) = (&database, &hits, &ended);
+            let (database, hits, all) = (&database, &hits, &all);
             let builder = thread::Builder::new().stack_size(128 << 10);
             let work = move || {
                 hit(database, hits, (thread % 8) as u32).unwrap();
-                ended.fetch_add(1, Ordering::SeqCst);
-                while ended.load(Ordering::SeqCst) < THREADS as u64 {
-                    thread::sleep(Duration::from_millis(50));
-                }
+                all.wait();
             };
             builder.spawn_scoped(scope, work).expect("the system can start the thread");
         }

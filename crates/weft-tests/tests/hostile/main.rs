@@ -21,7 +21,7 @@
 //! The hook is global, so only one combination runs in a process at a time. The suite of each protocol is a process
 //! of its own, and several run beside each other.
 //!
-//! By default each call site misbehaves in one call, in every combination under the default protocol, in one of three
+//! By default each call site misbehaves in one call, in every combination under the default protocol, in one of six
 //! under 2PL, and in each combination under one of the others as well. `WEFT_HOSTILE=each` runs every combination under every
 //! protocol. `WEFT_HOSTILE=all` runs up to 30 calls of each call site, in memory and with a directory.
 //! `WEFT_HOSTILE_TRACE=1` prints each combination before it runs, in case a run ends with a signal.

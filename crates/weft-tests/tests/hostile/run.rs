@@ -199,7 +199,7 @@ fn tell(line: &str) {
 /// An optimistic protocol. Every combination runs under it, and one of [`LOCKING_STEP`] under a protocol that locks.
 const COMPLETE: &str = "dbx";
 const LOCKING: &str = "2pl";
-const LOCKING_STEP: usize = 3;
+const LOCKING_STEP: usize = 6;
 
 /// The other protocols. One of as many combinations as there are of them runs under each. `.ci/deep conformance` runs
 /// all combinations under all protocols.
