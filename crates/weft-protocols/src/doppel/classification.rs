@@ -398,6 +398,12 @@ pub(super) fn plan_next_joined_phase<J: JoinedProtocol>(
     }
 }
 
+/// Puts off the next choice of records, after one `now` that has found none to split: transactions conflict about others.
+pub(super) fn pause_choice<J: JoinedProtocol>(shared: &Reconciliation<J>, now: u64) {
+    let length = shared.options.length.as_nanos() as u64;
+    shared.next_choice.store(now.saturating_add(PAUSE_MIN * length), Ordering::Relaxed);
+}
+
 /// Whether a split phase was worth it compared with a joined one. Both are given by the transactions that committed, and
 /// by their lengths in nanoseconds.
 pub(super) fn is_faster(

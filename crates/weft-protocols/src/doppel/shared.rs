@@ -149,6 +149,7 @@ impl<J: JoinedProtocol> Reconciliation<J> {
         let load = |word: &Word| word.load(Ordering::Relaxed);
         let stashed = self.sum(|slot| &slot.stashed);
         let mut metrics = PhaseMetrics::default();
+        metrics.has_phases = self.has_phases();
         metrics.is_split = self.phases.present().phase() == Some(Phase::Split);
         metrics.split_phases = load(&self.metrics.split_phases);
         metrics.hurried = load(&self.metrics.hurried);

@@ -9,7 +9,9 @@ use weft::store::table::TableRef;
 use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 
 use super::PhaseReconciliation;
-use super::classification::{Plans, REFUSED_MAX_PERCENT, SplitCandidate, conflicts_min, split};
+use super::classification::{
+    Plans, REFUSED_MAX_PERCENT, SplitCandidate, conflicts_min, pause_choice, split,
+};
 use super::contention::ContendedRecord;
 use super::execution::ReconcilingExecutor;
 use super::joined::JoinedProtocol;
@@ -384,8 +386,15 @@ pub(super) fn change_phase<J: JoinedProtocol>(
     }
     add_to(&metrics.changing_nanoseconds, now.saturating_sub(before));
     add_to(&metrics.split_phases, u64::from(next == Phase::Split));
-    plans.commits_before = commits(database);
-    shared.note_beginning(plans, now);
+    let found_nothing = phase == next && J::ADAPTS && !shared.options.is_hasty;
+    if found_nothing {
+        // The joined phase goes on. All workers were stopped for nothing, and that is not to happen often; and phases in which
+        // nothing is done end.
+        pause_choice(shared, now);
+    } else {
+        plans.commits_before = commits(database);
+        shared.note_beginning(plans, now);
+    }
     change.end(next);
 }
 

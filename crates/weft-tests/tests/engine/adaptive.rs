@@ -1,8 +1,9 @@
 //! Tests of the protocol `adaptive`: that nothing is lost while what it does changes at random, that a leaked transaction
 //! stops no others, and what it reports.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use weft::htm::word::{Ordering, Word};
 use weft::operation::Add;
 use weft::{Database, Error, Record, Table, column_of};
 use weft_inspect::InspectDatabase;
@@ -143,6 +144,53 @@ fn leaked_transaction_stops_no_others() {
     let rows: Result<Vec<i64>, Error> = database
         .transact(|tx| tx.range(&counters, ..).map(|row| row.map(|row| row.count)).collect());
     assert_eq!(rows.unwrap(), [200; COUNTERS as usize]);
+}
+
+/// Transactions conflict about updates, which cannot be split. Phases begin, find nothing to do, and end, although the
+/// conflicts go on. Fault: after each look for records to split, phases had to be quiet for that long once more. So they never
+/// ended, and all threads were stopped fifty times a second.
+#[test]
+fn phases_end_if_nothing_can_be_done() {
+    let options = AdaptiveOptions::new().is_forced(false).orders(false);
+    let (database, counters, _) = open(options, PhaseOptions::new());
+    let is_over = Word::new(0);
+    let conflict = || {
+        let updated: Result<_, Error> = database.transact(|tx| {
+            let updated = tx.update(&counters, &1, |row| row.count += 1)?;
+            std::thread::yield_now();
+            Ok(updated)
+        });
+        updated.unwrap();
+    };
+    let has_phases = || database.metrics().phases.expect("it has phases").has_phases;
+    let until = |is_reached: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !is_reached() {
+            conflict();
+            assert!(begun.elapsed() < Duration::from_secs(60), "phases: {}", has_phases());
+        }
+    };
+    std::thread::scope(|scope| {
+        let _ends = EndGuard(&is_over);
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while is_over.load(Ordering::Relaxed) == 0 {
+                    conflict();
+                }
+            });
+        }
+        until(&has_phases);
+        until(&|| !has_phases());
+    });
+}
+
+/// Ends the other threads also if the test fails.
+struct EndGuard<'a>(&'a Word);
+
+impl Drop for EndGuard<'_> {
+    fn drop(&mut self) {
+        self.0.store(1, Ordering::Relaxed);
+    }
 }
 
 /// The report names a split record by its table and key, and is empty as long as nothing is done.

@@ -71,6 +71,9 @@ pub trait SplitsRecords<H> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PhaseMetrics {
+    /// Whether there are phases at present. A protocol that adapts has them only while something is to be found out or done
+    /// about conflicts.
+    pub has_phases: bool,
     /// Whether the present phase is a split phase.
     pub is_split: bool,
     /// Split phases that have begun.
