@@ -391,6 +391,8 @@ pub(super) fn change_phase<J: JoinedProtocol>(
         // The joined phase goes on. All workers were stopped for nothing, and that is not to happen often; and phases in which
         // nothing is done end.
         pause_choice(shared, now);
+        // Records that were to be split may be gone.
+        shared.chosen.store(plans.active(), Ordering::Relaxed);
     } else {
         plans.commits_before = commits(database);
         shared.note_beginning(plans, now);
