@@ -544,7 +544,7 @@ fn reads_across_promotions_are_strict() {
         let client = |number: usize| {
             let mut reads = 0;
             for turn in 0.. {
-                if reads == 60 {
+                if reads == 200 {
                     break;
                 }
                 let adds = (turn + number).is_multiple_of(3);

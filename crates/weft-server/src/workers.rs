@@ -5,8 +5,8 @@
 //! take tasks from each other. For short requests this costs more than it gains.
 //!
 //! As few threads serve as the load needs, since a thread that has much to do seldom goes to sleep: it finds several requests
-//! each time that it asks the system. When a thread is [too busy](BUSY), more are tried, and stay if they gain something. The connections are spread by
-//! their numbers, and each [moves](Seat::has_moved) after its next request.
+//! each time that it asks the system. When a thread is [too busy](BUSY), more are tried, and stay if they gain
+//! something. The connections are spread by their numbers, and each [moves](Seat::has_moved) after its next request.
 //!
 //! What takes long hands the thread's other connections over to another thread: see [`in_place`](crate::session::in_place).
 //! Runtimes with several threads can do that. So each runtime is one of these, with a single thread.

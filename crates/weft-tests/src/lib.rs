@@ -17,6 +17,7 @@ pub mod office;
 use std::thread::{scope, yield_now};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use weft::htm::word::{Ordering, Word};
 use weft::protocol::Protocol;
 use weft_protocols::HtmNaive;
 
@@ -113,6 +114,15 @@ impl Drop for Named {
         if std::thread::panicking() {
             eprintln!("this was protocol {}", self.0);
         }
+    }
+}
+
+/// Tells other threads to stop when it is dropped, also if the test fails: it sets the word to 1.
+pub struct StopOnDrop<'a>(pub &'a Word);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(1, Ordering::Relaxed);
     }
 }
 

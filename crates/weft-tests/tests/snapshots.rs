@@ -9,7 +9,8 @@ use weft::{Database, Error, Failure, Record, Snapshot, Table};
 use weft_protocols::Atomic;
 
 use weft_tests::{
-    Seed, TestBarrier, chaos, for_each_executor, for_each_protocol, on_a_thread, stress, threads,
+    Seed, StopOnDrop, TestBarrier, chaos, for_each_executor, for_each_protocol, on_a_thread,
+    stress, threads,
 };
 
 #[derive(Clone, Debug, PartialEq, Record)]
@@ -253,14 +254,6 @@ fn snapshots_show_the_banks_constant_sum() {
         });
         assert!(checked.load(Ordering::Relaxed) >= 300);
     });
-}
-
-struct StopOnDrop<'a>(&'a Word);
-
-impl Drop for StopOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(1, Ordering::Relaxed);
-    }
 }
 
 /// Moves some money from one account to another: by updates, or by deleting and inserting both accounts.

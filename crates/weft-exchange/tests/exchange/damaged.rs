@@ -125,7 +125,7 @@ fn random_bytes_cause_no_panic() {
     without_panics_of_libraries(|| {
         for format in Format::ALL {
             let whole = file(format);
-            for _ in 0..500 {
+            for _ in 0..2000 {
                 // Put noise between a correct beginning and a correct end, so that some of the file is read.
                 let begin = random.usize(..=whole.len());
                 let end = random.usize(begin..=whole.len());

@@ -142,10 +142,6 @@ fn median(mut numbers: ArrayVec<f64, TRIAL_WINDOWS_MAX>) -> f64 {
 }
 
 impl Trial {
-    fn new(repeats: bool) -> Trial {
-        Trial { repeats, ..Trial::default() }
-    }
-
     fn add(&mut self, is_ordered: bool, (commits, time): (u64, u64)) {
         let rates = if is_ordered { &mut self.ordered } else { &mut self.free };
         // The capacity suffices, since a full trial has a verdict.
@@ -333,7 +329,7 @@ impl Points {
             }
             if is_any {
                 review.were_ranges = ranges;
-                return Some(Trial::new(repeats));
+                return Some(Trial { repeats, ..Trial::default() });
             }
         }
         None

@@ -47,7 +47,7 @@ pub(super) const UNMEASURED_MAX: u32 = 256;
 
 /// How many times the length of a phase passes before something else is tried, after a trial that did not pay: at first
 /// and at most.
-const PAUSE_MIN: u64 = 4;
+pub(super) const PAUSE_MIN: u64 = 4;
 const PAUSE_MAX: u64 = 128;
 
 /// A split record is made whole for good if fewer than one in this many transactions used it.
@@ -382,11 +382,9 @@ pub(super) fn plan_next_joined_phase<J: JoinedProtocol>(
     is_worth_it: bool,
     now: u64,
 ) {
-    let length = shared.options.length.as_nanos() as u64;
     if !is_worth_it {
         plans.pause = (plans.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
-        shared.next_choice.store(now.saturating_add(plans.pause * length), Ordering::Relaxed);
-        return;
+        return put_off_choice(shared, plans.pause, now);
     }
     plans.unmeasured.0 += 1;
     if plans.unmeasured.0 >= plans.unmeasured.1
@@ -394,14 +392,22 @@ pub(super) fn plan_next_joined_phase<J: JoinedProtocol>(
     {
         plans.unmeasured = (0, (plans.unmeasured.1 * 2).min(UNMEASURED_MAX));
         plans.pause = 0;
+        let length = shared.options.length.as_nanos() as u64;
         shared.joined_until.store(now.saturating_add(length / 2), Ordering::Relaxed);
     }
 }
 
-/// Puts off the next choice of records, after one `now` that has found none to split: transactions conflict about others.
-pub(super) fn pause_choice<J: JoinedProtocol>(shared: &Reconciliation<J>, now: u64) {
+/// Puts off the next choice of records by so many lengths of a phase, unless it has been put off for longer.
+pub(super) fn put_off_choice<J: JoinedProtocol>(
+    shared: &Reconciliation<J>,
+    lengths: u64,
+    now: u64,
+) {
     let length = shared.options.length.as_nanos() as u64;
-    shared.next_choice.store(now.saturating_add(PAUSE_MIN * length), Ordering::Relaxed);
+    let until = now.saturating_add(lengths * length);
+    // Relaxed: only the worker that has the plans changes it.
+    let before = shared.next_choice.load(Ordering::Relaxed);
+    shared.next_choice.store(until.max(before), Ordering::Relaxed);
 }
 
 /// Whether a split phase was worth it compared with a joined one. Both are given by the transactions that committed, and

@@ -10,7 +10,7 @@ use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 
 use super::PhaseReconciliation;
 use super::classification::{
-    Plans, REFUSED_MAX_PERCENT, SplitCandidate, conflicts_min, pause_choice, split,
+    PAUSE_MIN, Plans, REFUSED_MAX_PERCENT, SplitCandidate, conflicts_min, put_off_choice, split,
 };
 use super::contention::ContendedRecord;
 use super::execution::ReconcilingExecutor;
@@ -390,7 +390,7 @@ pub(super) fn change_phase<J: JoinedProtocol>(
     if found_nothing {
         // The joined phase goes on. All workers were stopped for nothing, and that is not to happen often; and phases in which
         // nothing is done end.
-        pause_choice(shared, now);
+        put_off_choice(shared, PAUSE_MIN, now);
         // Records that were to be split may be gone.
         shared.chosen.store(plans.active(), Ordering::Relaxed);
     } else {

@@ -9,6 +9,7 @@ use weft::{Database, Error, Record, Table, column_of};
 use weft_inspect::InspectDatabase;
 use weft_inspect::report::Action;
 use weft_protocols::{Adaptive, AdaptiveOptions, BuilderExt, LabelledDatabase, PhaseOptions};
+use weft_tests::StopOnDrop;
 
 const COUNTERS: u32 = 4;
 const THREADS: u64 = 3;
@@ -171,7 +172,7 @@ fn phases_end_if_nothing_can_be_done() {
         }
     };
     std::thread::scope(|scope| {
-        let _ends = EndGuard(&is_over);
+        let _stops = StopOnDrop(&is_over);
         for _ in 0..2 {
             scope.spawn(|| {
                 while is_over.load(Ordering::Relaxed) == 0 {
@@ -182,15 +183,6 @@ fn phases_end_if_nothing_can_be_done() {
         until(&has_phases);
         until(&|| !has_phases());
     });
-}
-
-/// Ends the other threads also if the test fails.
-struct EndGuard<'a>(&'a Word);
-
-impl Drop for EndGuard<'_> {
-    fn drop(&mut self) {
-        self.0.store(1, Ordering::Relaxed);
-    }
 }
 
 /// The report names a split record by its table and key, and is empty as long as nothing is done.
