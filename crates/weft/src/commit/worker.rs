@@ -166,9 +166,9 @@ impl<P: Protocol> Workers<P> {
     }
 }
 
-/// Waits before another attempt: for a random number of pauses below a bound that grows with each attempt. After a few
-/// attempts it yields the core as well. There may be more threads than cores, and the other transaction may be waiting
-/// for this core.
+/// Waits before another attempt: for a random number of pauses below a bound that grows with each attempt. A wait that is not
+/// short yields the core again and again: there may be more threads than cores, and then others use the time, the other
+/// transaction perhaps among them. (A yield that finds no other thread takes as long as a few pauses, and counts as these.)
 ///
 /// After the first conflict the wait is short, since most transactions get through the second time. Those that do not
 /// want a record that others write all the time. Each attempt takes the record's cache lines away from the core that
@@ -186,16 +186,21 @@ impl<P: Protocol> Workers<P> {
 #[cold]
 pub fn backoff<P: Protocol>(worker: &Worker<P>, attempts: u32, reason: ConflictReason) {
     const PAUSES_MAX_LOG2: u32 = 12;
+    const PAUSES_PER_YIELD: u32 = 16;
+    const PAUSES_OF_YIELD: u32 = 8;
     let attempts = attempts.clamp(1, PAUSES_MAX_LOG2);
     let pauses_log2 = match reason {
         _ if P::COUNTS_CONFLICTS => attempts,
         ConflictReason::LockDenied => (2 * attempts - 2).max(1),
         _ => 4 * attempts - 3,
     };
-    let pauses = worker.random.borrow_mut().u32(0..1 << pauses_log2.min(PAUSES_MAX_LOG2));
-    for _ in 0..pauses {
-        spin_loop();
+    let mut pauses = worker.random.borrow_mut().u32(0..1 << pauses_log2.min(PAUSES_MAX_LOG2));
+    while pauses > PAUSES_PER_YIELD {
+        (0..PAUSES_PER_YIELD).for_each(|_| spin_loop());
+        yield_now();
+        pauses = pauses.saturating_sub(PAUSES_PER_YIELD + PAUSES_OF_YIELD);
     }
+    (0..pauses).for_each(|_| spin_loop());
     if attempts > 3 {
         yield_now();
     }
