@@ -177,7 +177,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             worker.memory.set_deadline(deadline.copied(), attempt + 1);
         }
         // Pin the worker: from here on, nothing that the transaction can find is freed.
-        worker.executor().announce();
+        worker.executor().announce(is_pinned);
         if !is_pinned {
             worker.memory.pin();
         }

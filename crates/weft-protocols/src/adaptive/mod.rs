@@ -21,9 +21,9 @@
 //! transactions. Trials are repeated, at growing intervals, so that decisions follow the load. (Polyjuice, OSDI 2021, and
 //! ACC, CIDR 2017, choose protocols by measurements, too, for whole workloads or partitions.)
 //!
-//! **Cold points cost little.** Phases, and the looks at the clock that belong to them, begin when a worker has had a
-//! few conflicts within 20 ms, at least one for a hundred commits. They end when nothing is done, and rest for a time that
-//! doubles, or until conflicts are much more frequent. Without phases a transaction reads two words more than under DBX, which
+//! **Cold points cost little.** Phases, and the looks at the clock that belong to them, begin when a few
+//! conflicts within 20 ms have cost a worker a hundredth of its time. They end when nothing is done, and rest for a time that
+//! doubles, or until conflicts cost much more. Without phases a transaction reads two words more than under DBX, which
 //! are hardly ever written.
 //!
 //! The files: `queue` has the queue; `points` the table of points, and trials of order; `early_release` and `claims` how turns at

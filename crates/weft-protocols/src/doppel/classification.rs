@@ -27,14 +27,6 @@ const CONFLICTS_MIN: u64 = 16;
 /// A protocol that adapts tries to split a record after this many conflicts, and measures whether that pays.
 const CONFLICTS_TO_TRY: u64 = 4;
 
-/// Under a protocol that adapts, phases begin after this many conflicts of a worker, if they are frequent.
-pub(super) const FREQUENT_CONFLICTS: u32 = 4;
-
-/// While phases rest, because nothing that was tried paid, so many conflicts are counted. If there are so many times more
-/// for each commit than when phases began last, the load has changed, and phases begin.
-pub(super) const RESTING_CONFLICTS: u32 = 4 * FREQUENT_CONFLICTS;
-const RATE_CHANGE: u64 = 3;
-
 /// By how many per cent a split phase must be faster than a joined one, and of how many per cent of its transactions it
 /// may have refused an access. (Refused transactions wait for the end of the phase, and the 99th percentile of all
 /// latencies is not to be such a wait.)
@@ -127,20 +119,6 @@ pub(super) struct Contention {
 }
 
 impl Contention {
-    /// Returns how many conflicts there were for a million commits.
-    pub(super) fn rate(self) -> u64 {
-        self.conflicts * 1_000_000 / self.committed.max(1)
-    }
-
-    /// Whether phases are to begin, under a protocol that adapts. What is done about less than one conflict for a hundred
-    /// commits cannot gain the per cents that it has to. `rate_before` is given if phases rest: the rate when they began
-    /// last.
-    pub(super) fn calls_for_phases(self, rate_before: Option<u64>) -> bool {
-        let is_other = |before: u64| self.rate() >= before.saturating_mul(RATE_CHANGE);
-        self.conflicts * COMMITS_PER_CONFLICT_MAX >= self.committed
-            && rate_before.is_none_or(is_other)
-    }
-
     /// Returns how many conflicts are to be expected among `committed` transactions.
     fn among(self, committed: u64) -> u64 {
         let expected =
@@ -485,18 +463,6 @@ mod tests {
         assert!(!is_worth_splitting(500, 200, 10_000), "most conflicts are of reads");
         assert!(!is_worth_splitting(50, 50, 10_000), "few transactions conflict");
         assert!(!is_worth_splitting(5, 5, 10), "too few conflicts to decide");
-    }
-
-    #[test]
-    fn phases_begin_if_conflicts_are_frequent_and_again_if_they_are_more_so() {
-        let contention = |conflicts, committed| Contention { conflicts, committed };
-        assert!(contention(4, 400).calls_for_phases(None));
-        assert!(!contention(4, 401).calls_for_phases(None), "less than one for a hundred");
-        assert!(contention(4, 0).calls_for_phases(None), "nothing commits");
-        let before = Some(contention(4, 400).rate());
-        assert!(!contention(16, 800).calls_for_phases(before), "twice as many");
-        assert!(contention(16, 533).calls_for_phases(before), "three times as many");
-        assert!(!contention(16, 1700).calls_for_phases(Some(0)), "more than none, but few");
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! What a worker does in a joined phase (§5.1) and in a split phase (§5.2).
 
-use std::mem;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use weft::store::table::TableRef;
 use weft::store::worker::{LoggedWrite, WorkerMemory};
 use weft_htm::word::{Ordering, fence};
 
-use super::classification::{Contention, FREQUENT_CONFLICTS, RESTING_CONFLICTS};
+use super::beginning::ConflictCount;
 use super::commit::LoggedOperations;
 use super::drafts::Drafts;
 use super::joined::JoinedProtocol;
@@ -40,11 +39,8 @@ pub struct ReconcilingExecutor<J: JoinedProtocol> {
     pub(super) is_split: bool,
     /// Whether the transaction is announced, so that no phase changes before it ends.
     pub(super) is_announced: bool,
-    /// Conflicts since `counted_since`, in nanoseconds, and how many transactions had committed then. If they are
-    /// frequent, phases begin.
-    pub(super) conflicts: u32,
-    pub(super) counted_since: u64,
-    pub(super) committed_before: u64,
+    /// The conflicts while there are no phases, by which phases begin.
+    pub(super) conflicts: ConflictCount,
     /// Whether the transaction has accessed anything that is not split. Only noted in a split phase.
     pub(super) is_joined_used: bool,
     /// Whether the transaction has written anything that is not split.
@@ -200,36 +196,32 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         }
     }
 
-    /// Counts a conflict while there are no phases. If conflicts are frequent, phases begin.
+    /// Counts a conflict while there are no phases. If conflicts cost much, phases begin.
     fn count_conflict(&mut self, memory: &WorkerMemory) {
         let shared = &*self.shared;
-        self.conflicts += 1;
         if shared.options.is_hasty {
             // Relaxed: see `transition::may_change`.
             return shared.begun.0.store(1, Ordering::Relaxed);
         }
-        if !self.conflicts.is_multiple_of(FREQUENT_CONFLICTS) {
-            return;
-        }
         let now = shared.clock.now();
+        self.conflicts.add(now);
         // Relaxed: two workers that begin phases at once have measured the same.
         let is_resting = now < shared.rest_until.load(Ordering::Relaxed);
-        if is_resting && self.conflicts < RESTING_CONFLICTS {
-            return;
-        }
+        let cost_before = is_resting.then(|| shared.conflict_cost.load(Ordering::Relaxed));
         let committed = memory.counters().committed.load(Ordering::Relaxed);
-        let contention = Contention {
-            conflicts: mem::take(&mut self.conflicts).into(),
-            committed: committed - mem::replace(&mut self.committed_before, committed),
-        };
-        let lasted = now.saturating_sub(mem::replace(&mut self.counted_since, now));
-        let rate_before = is_resting.then(|| shared.conflict_rate.load(Ordering::Relaxed));
-        if lasted < shared.options.length.as_nanos() as u64
-            && contention.calls_for_phases(rate_before)
-        {
-            shared.conflict_rate.store(contention.rate(), Ordering::Relaxed);
+        let cost = self.conflicts.calls_for_phases(now, committed, cost_before, &shared.options);
+        if let Some(cost) = cost {
+            shared.conflict_cost.store(cost, Ordering::Relaxed);
             // Relaxed: see `transition::may_change`.
             shared.begun.0.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that the wait after a conflict has ended.
+    #[cold]
+    fn count_wait(&mut self) {
+        if self.conflicts.waits() {
+            self.conflicts.end_wait(self.shared.clock.now());
         }
     }
 }
@@ -263,9 +255,7 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
             present: shared.phases.present(),
             is_split: false,
             is_announced: false,
-            conflicts: 0,
-            counted_since: 0,
-            committed_before: 0,
+            conflicts: ConflictCount::default(),
             is_joined_used: false,
             is_joined_written: false,
             drafts: Drafts::default(),
@@ -285,9 +275,10 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
     }
 
     #[inline(always)]
-    fn announce(&mut self) {
-        // Under a protocol that adapts this is too early: there may be no phases, and the worker may be pinned already.
-        if !J::ADAPTS && !self.is_reconciling {
+    fn announce(&mut self, is_pinned: bool) {
+        // Under a protocol that adapts there may be no phases yet, and without them no fence follows: see `begin`.
+        let is_known = !is_pinned && self.shared.has_phases();
+        if (!J::ADAPTS || is_known) && !self.is_reconciling {
             self.is_announced = true;
             self.shared.phases.announce(self.slot);
         }
@@ -300,8 +291,13 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
         self.is_split = false;
-        if J::ADAPTS && self.shared.has_phases() {
-            self.announce_late();
+        if J::ADAPTS {
+            if !self.is_announced && self.shared.has_phases() {
+                self.announce_late();
+            }
+            if attempt > 0 {
+                self.count_wait();
+            }
         }
         if self.is_announced {
             self.enter();

@@ -15,7 +15,7 @@ pub trait JoinedProtocol: Protocol<Header: TidHeader> {
     #[doc(hidden)]
     const RECONCILED_SOURCE: &'static str = "Narula et al., OSDI 2014";
 
-    /// Whether the combined protocol adapts: there are phases only while conflicts are frequent, a record stays split
+    /// Whether the combined protocol adapts: there are phases only while conflicts cost much, a record stays split
     /// only if that was measured to pay, and commits apply operations again.
     #[doc(hidden)]
     const ADAPTS: bool = false;

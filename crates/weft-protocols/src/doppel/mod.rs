@@ -54,7 +54,7 @@
 //! transactions come first, and a split phase begins only when all of them have run.
 //!
 //! **Under a joined protocol that adapts** ([`JoinedProtocol::ADAPTS`]), which is that of
-//! [`adaptive`](crate::adaptive), phases begin only when conflicts are frequent, and a record stays split only if the
+//! [`adaptive`](crate::adaptive), phases begin only when conflicts cost much, and a record stays split only if the
 //! split phase was measured to be faster than the joined one.
 //!
 //! **Departures from the paper**. [`PhaseOptions`] has a switch for each mechanism of the paper that is replaced here, for
@@ -74,6 +74,7 @@
 //!   joined phase of full length comes only before new records are split. Records stay split from one split
 //!   phase to the next as long as it pays.
 
+mod beginning;
 mod classification;
 mod commit;
 mod contention;

@@ -44,10 +44,10 @@ pub struct Reconciliation<J: JoinedProtocol> {
     /// when further records may be chosen, because the last trial did not pay. In nanoseconds of `clock`.
     pub(super) joined_until: Word,
     pub(super) next_choice: Word,
-    /// Under a protocol that adapts: when phases may begin again, after they have ended because nothing was done, and how
-    /// many conflicts there were for a million commits when they began.
+    /// Under a protocol that adapts: when phases may begin again, after they have ended because nothing was done, and what
+    /// conflicts cost when they began, in millionths of the time.
     pub(super) rest_until: Word,
-    pub(super) conflict_rate: Word,
+    pub(super) conflict_cost: Word,
     /// How many transactions had been refused when the phase began.
     pub(super) refused_before: Word,
     /// The number of threads that wait for a joined phase, or have waited and not committed since.
@@ -103,7 +103,7 @@ impl<J: JoinedProtocol> ProtocolShared for Reconciliation<J> {
             joined_until: Word::new(0),
             next_choice: Word::new(0),
             rest_until: Word::new(0),
-            conflict_rate: Word::new(0),
+            conflict_cost: Word::new(0),
             refused_before: Word::new(0),
             waiting: Word::new(0),
             stashes: Word::new(0),

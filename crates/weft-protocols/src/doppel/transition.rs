@@ -104,7 +104,7 @@ fn look<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>) {
 const QUIET_NANOSECONDS: u64 = 40_000_000;
 
 /// For how long phases then don't begin again, at first and at most. The time doubles, unless phases had lasted long, which
-/// they do if something pays. It is cut short if conflicts become more frequent.
+/// they do if something pays. It is cut short if conflicts cost much more.
 const REST_MIN_NANOSECONDS: u64 = 200_000_000;
 const REST_MAX_NANOSECONDS: u64 = 3_200_000_000;
 const LONG_NANOSECONDS: u64 = 500_000_000;

@@ -466,9 +466,9 @@ pub trait Executor {
     fn new(shared: &std::sync::Arc<Self::Shared>, slot: usize) -> Self;
 
     /// Announces that a transaction is about to begin. The worker is pinned next, and pinning includes a
-    /// sequentially consistent fence.
+    /// sequentially consistent fence; unless it `is_pinned` already.
     #[inline(always)]
-    fn announce(&mut self) {}
+    fn announce(&mut self, _is_pinned: bool) {}
 
     /// Takes [`Executor::announce`] back, if the transaction does not begin.
     #[inline(always)]
