@@ -81,6 +81,8 @@ pub struct Transaction<'db, P: Protocol = Dbx> {
     is_limited: Cell<bool>,
     /// Opens the snapshot that the transaction is to read, if it is to read one.
     snapshot_opener: Option<&'db SnapshotOpener<'db>>,
+    /// Whether no snapshot could be opened, so that the attempt is an ordinary one.
+    has_no_snapshot: Cell<bool>,
     /// The snapshot's number; 0 if the transaction reads what is committed now, or its first operation has not begun.
     snapshot: Cell<u64>,
     /// How many records the transaction has read in its snapshot.
@@ -224,6 +226,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                 deadline.is_some() || database.shared.ages.transaction_limit.is_some(),
             ),
             snapshot_opener: None,
+            has_no_snapshot: Cell::new(false),
             snapshot: Cell::new(0),
             snapshot_reads: Cell::new(0),
             writes: Cell::new(false),

@@ -415,21 +415,35 @@ impl<P: Protocol> Database<P> {
     }
 
     /// Opens a snapshot for an attempt to read, if that is possible now. Returns its number.
+    ///
+    /// # Errors
+    /// The attempt cannot go on.
     #[cold]
     #[inline(never)]
-    fn open_for_attempt(&self, worker: &Worker<P>, snapshot: &OnceCell<Snapshot>) -> Option<u64> {
+    fn open_for_attempt(
+        &self,
+        worker: &Worker<P>,
+        snapshot: &OnceCell<Snapshot>,
+    ) -> Result<Option<u64>, Failure> {
         let shared = &self.inner.shared;
-        self.check_no_commit().ok()?;
+        if self.check_no_commit().is_err() {
+            return Ok(None);
+        }
+        // A thread that has lost its core within its commit may be away for milliseconds. Until it goes on, the snapshot is
+        // not consistent, and all others would keep versions for it.
         let life = SnapshotLife::new(None, None);
-        let opened = self.open_snapshot_by(worker, life, || shared.clock.take_number()).ok()?;
+        let open = || Snapshot::open_soon(self.home(), life, || shared.clock.take_number());
+        let Some(opened) = P::with_whole_rows(self.engine(), worker, open)? else {
+            return Ok(None);
+        };
         // As in `open_snapshot`.
-        shared.check_open().ok()?;
+        shared.check_open()?;
         #[cfg(feature = "history")]
         if let (Some(recorder), Some(times)) = (&worker.recorder, opened.recorded_times()) {
             recorder.borrow_mut().set_times(times);
         }
         let opened = snapshot.get_or_init(|| opened);
-        Some(opened.number())
+        Ok(Some(opened.number()))
     }
 
     /// Announces that the transaction that begins next is a registered procedure. Returns the columns of its steps
@@ -486,4 +500,56 @@ fn unwind<P: Protocol>(
     transaction.observe_failure(Ending::Panic);
     drop(transaction);
     resume_unwind(panic)
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::cell::Cell;
+    use std::thread::scope;
+
+    use crate::{Database, Error, Record};
+
+    #[derive(Clone, Debug, Record)]
+    struct Account {
+        #[record(key)]
+        id: u32,
+        balance: i64,
+    }
+
+    /// A thread may have lost its core within its commit. Readers that have lost don't wait for it, with a snapshot for which
+    /// all others keep versions, but make ordinary attempts.
+    #[test]
+    fn reader_that_has_lost_does_not_wait_for_a_commit_that_does_not_end() {
+        const COMMITTING: usize = 5;
+        let database = Database::builder().table::<Account>().open().unwrap();
+        let accounts = database.table::<Account>().unwrap();
+        let shared = &database.inner.shared;
+        shared.grace.enlist(COMMITTING);
+        for id in 0..100 {
+            database.transact(|tx| tx.insert(&accounts, Account { id, balance: 0 })).unwrap();
+        }
+        let read_beside_writes = |writes: u32| {
+            let attempts = Cell::new(0);
+            let sum = database.transact(|tx| {
+                attempts.set(attempts.get() + 1);
+                let mut sum = 0;
+                for id in 0..100 {
+                    sum += tx.get(&accounts, &id)?.map_or(0, |account| account.balance);
+                }
+                if attempts.get() <= writes {
+                    let add = |account: &mut Account| account.balance += 1;
+                    let write = || database.transact(|tx| tx.update(&accounts, &7, add).map(drop));
+                    scope(|scope| scope.spawn(write).join().unwrap()).unwrap();
+                }
+                assert!(database.metrics().snapshots.open <= 1);
+                Ok::<_, Error>((sum, database.metrics().snapshots.open))
+            });
+            (sum.unwrap(), attempts.get())
+        };
+        shared.commits.begin(COMMITTING);
+        assert_eq!(read_beside_writes(3), ((3, 0), 4), "an ordinary attempt sees the newest sum");
+        shared.commits.end(COMMITTING);
+        assert_eq!(read_beside_writes(3), ((4, 1), 2), "the second attempt reads a snapshot");
+        assert_eq!(database.metrics().snapshots.open, 0);
+    }
 }

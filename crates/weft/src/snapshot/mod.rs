@@ -433,6 +433,32 @@ impl Drop for Snapshot {
 impl Snapshot {
     /// Opens a snapshot whose number `take` draws, and waits for the commits that are under way.
     pub(crate) fn open(database: SnapshotHome, life: SnapshotLife, take: impl Fn() -> u64) -> Self {
+        let snapshot = Self::begin(database, life, take);
+        let shared = snapshot.shared();
+        shared.commits.wait(shared.grace.slots_used());
+        #[cfg(feature = "history")]
+        snapshot.record_opened();
+        snapshot
+    }
+
+    /// As [`Snapshot::open`], but gives up if the commits that are under way don't end soon.
+    pub(crate) fn open_soon(
+        database: SnapshotHome,
+        life: SnapshotLife,
+        take: impl Fn() -> u64,
+    ) -> Option<Self> {
+        let snapshot = Self::begin(database, life, take);
+        let shared = snapshot.shared();
+        if !shared.commits.end_soon(shared.grace.slots_used()) {
+            return None;
+        }
+        #[cfg(feature = "history")]
+        snapshot.record_opened();
+        Some(snapshot)
+    }
+
+    /// Begins to open a snapshot, which is not to be read before the commits that are under way have ended.
+    fn begin(database: SnapshotHome, life: SnapshotLife, take: impl Fn() -> u64) -> Self {
         let shared = database.source.shared();
         let now = Cell::new(0);
         // The snapshot is of a moment at which its time was settled, so that it agrees with the times of the
@@ -449,7 +475,7 @@ impl Snapshot {
         let recorder = recording::recorder(shared);
         let number = shared.retention.open(&shared.clock, &life, take);
         let now = now.get();
-        let snapshot = Snapshot {
+        Snapshot {
             database,
             number,
             now,
@@ -458,12 +484,7 @@ impl Snapshot {
             adjusted: None,
             #[cfg(feature = "history")]
             recorder,
-        };
-        let shared = snapshot.shared();
-        shared.commits.wait(shared.grace.slots_used());
-        #[cfg(feature = "history")]
-        snapshot.record_opened();
-        snapshot
+        }
     }
 
     /// Returns a snapshot that shares the number of one that was opened earlier and is still open.

@@ -135,6 +135,9 @@ pub struct ActivityWords {
     words: Box<[ActivityWord]>,
 }
 
+/// For so many pauses it is awaited that commits end soon. Most of them take no longer.
+const SPINS_OF_COMMIT: u32 = 256;
+
 /// A worker's count of commits begun and ended: odd during a commit. It lies on a cache line of its own.
 #[repr(align(64))]
 #[derive(Debug, Default)]
@@ -200,6 +203,34 @@ impl ActivityWords {
         slots_used: usize,
         keep_waiting: impl Fn() -> Result<(), E>,
     ) -> Result<(), E> {
+        let mut spins = 0u32;
+        self.wait_by(slots_used, || {
+            spins += 1;
+            if spins.is_multiple_of(64) {
+                keep_waiting()?;
+                yield_now();
+            } else {
+                spin_loop();
+            }
+            Ok(())
+        })
+    }
+
+    /// Returns whether all commits that are now under way in the first `slots_used` slots end soon. One does not if its
+    /// thread has lost its core.
+    pub fn end_soon(&self, slots_used: usize) -> bool {
+        let mut spins = 0..SPINS_OF_COMMIT;
+        let pause = || spins.next().map(|_| spin_loop()).ok_or(());
+        self.wait_by(slots_used, pause).is_ok()
+    }
+
+    /// Waits until all commits that are now under way in the first `slots_used` slots have ended, by `pause`, which may end
+    /// the wait.
+    fn wait_by<E>(
+        &self,
+        slots_used: usize,
+        mut pause: impl FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
         if cfg!(loom) {
             fence(Ordering::SeqCst);
         }
@@ -207,15 +238,8 @@ impl ActivityWords {
             // A word that is even, or that changes, does not matter any more: a later commit draws a later
             // number.
             let count = word.0.load(Ordering::SeqCst);
-            let mut spins = 0u32;
             while !count.is_multiple_of(2) && word.0.load(Ordering::Acquire) == count {
-                spins += 1;
-                if spins.is_multiple_of(64) {
-                    keep_waiting()?;
-                    yield_now();
-                } else {
-                    spin_loop();
-                }
+                pause()?;
             }
         }
         Ok(())

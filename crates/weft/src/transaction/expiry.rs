@@ -65,7 +65,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// Notes that what the transaction has seen is right before `until` only.
     #[inline]
     fn rely_until(&self, until: u64) {
-        if P::RESTARTS_IN_SNAPSHOTS && self.snapshot_opener.is_some() {
+        if P::RESTARTS_IN_SNAPSHOTS && self.snapshot_opener().is_some() {
             // A snapshot has a time of its own.
             self.doomed.set(Some(self.time_conflict()));
         }

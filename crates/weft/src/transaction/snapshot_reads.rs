@@ -5,19 +5,22 @@
 //! when the snapshot is opened, which is when the attempt begins its first operation. This is strictly serializable, and a
 //! closure that looks at something outside of the database, and then reads, does not miss what had committed by then.
 //!
-//! If this attempt wants to write, or asks for the time, it ends, and the one after it is an ordinary one. So it does if no
-//! snapshot can be opened, since rows are split.
+//! If this attempt wants to write, or asks for the time, it ends, and the one after it is an ordinary one. So it does if rows
+//! are split. If no snapshot can be opened for another reason, the attempt goes on as an ordinary one.
 
 use super::{RecordOf, Transaction};
 use crate::commit::{Executor, Protocol, Visible};
-use crate::error::{ConflictReason, Error};
+use crate::error::{ConflictReason, Error, Failure};
 use crate::store::record::record_at;
 use crate::store::record::version::row_seen_at;
 use crate::store::table::TableRef;
 
 /// Opens a snapshot for an attempt, and keeps it until the attempt has ended. Returns its number, or `None` if there can be
-/// none.
-pub type SnapshotOpener<'a> = dyn Fn() -> Option<u64> + 'a;
+/// none now.
+///
+/// # Errors
+/// The attempt cannot go on.
+pub type SnapshotOpener<'a> = dyn Fn() -> Result<Option<u64>, Failure> + 'a;
 
 impl<'db, P: Protocol> Transaction<'db, P> {
     /// Has the transaction read a snapshot.
@@ -28,14 +31,20 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.is_limited.set(true);
     }
 
+    /// Returns what opens the snapshot that the transaction is to read, if it is to read one.
+    pub(super) fn snapshot_opener(&self) -> Option<&'db SnapshotOpener<'db>> {
+        self.snapshot_opener.filter(|_| !self.has_no_snapshot.get())
+    }
+
     /// Opens the snapshot that the transaction is to read, if it has one and this is its first operation.
     pub(super) fn open_its_snapshot(&self) -> Result<(), Error> {
-        let Some(opener) = self.snapshot_opener.filter(|_| self.snapshot.get() == 0) else {
+        let Some(opener) = self.snapshot_opener().filter(|_| self.snapshot.get() == 0) else {
             return Ok(());
         };
         match opener() {
-            Some(number) => self.snapshot.set(number),
-            None => {
+            Ok(Some(number)) => self.snapshot.set(number),
+            Ok(None) => self.has_no_snapshot.set(true),
+            Err(_) => {
                 let tables = &self.database.shared.first_table;
                 let table = *tables.get().expect("the transaction has lost at a table");
                 return Err(self.leave_snapshot(table));
