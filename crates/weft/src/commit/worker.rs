@@ -166,9 +166,10 @@ impl<P: Protocol> Workers<P> {
     }
 }
 
-/// Waits before another attempt: for a random number of pauses below a bound that grows with each attempt. A wait that is not
-/// short yields the core again and again: there may be more threads than cores, and then others use the time, the other
-/// transaction perhaps among them. (A yield that finds no other thread takes as long as a few pauses, and counts as these.)
+/// Waits before another attempt: for a random number of pauses below a bound that grows with each attempt. After a few
+/// attempts it yields the core as well. If there are many more threads than cores, it does so again and again: then others
+/// use the time, the other transaction perhaps among them. (A yield that finds no other thread takes as long as a few pauses, and counts
+/// as these.)
 ///
 /// After the first conflict the wait is short, since most transactions get through the second time. Those that do not
 /// want a record that others write all the time. Each attempt takes the record's cache lines away from the core that
@@ -195,7 +196,7 @@ pub fn backoff<P: Protocol>(worker: &Worker<P>, attempts: u32, reason: ConflictR
         _ => 4 * attempts - 3,
     };
     let mut pauses = worker.random.borrow_mut().u32(0..1 << pauses_log2.min(PAUSES_MAX_LOG2));
-    while pauses > PAUSES_PER_YIELD {
+    while pauses > PAUSES_PER_YIELD && worker.memory.shared().is_crowded() {
         (0..PAUSES_PER_YIELD).for_each(|_| spin_loop());
         yield_now();
         pauses = pauses.saturating_sub(PAUSES_PER_YIELD + PAUSES_OF_YIELD);

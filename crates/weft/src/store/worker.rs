@@ -30,7 +30,7 @@ use std::alloc::Layout;
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, OnceLock, PoisonError};
 
 #[cfg(weft_sim)]
 use weft_htm::planted::Bug;
@@ -272,6 +272,15 @@ impl SharedState {
             self.measure_memory();
         }
         self.ages.watch(&self.counters[..self.grace.slots_used()])
+    }
+
+    /// Returns whether there are many more workers than cores (a few of them may be at rest), so that one may lose its core in
+    /// the midst of its work. Tests take it as given.
+    pub fn is_crowded(&self) -> bool {
+        static CORES: LazyLock<usize> =
+            LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
+        // On the simulated machine each worker has a core.
+        !cfg!(weft_sim) && (super::RECLAIMS_EARLY || self.grace.slots_used() > 2 * *CORES)
     }
 
     /// Returns the number of workers that threads remember, or use.
