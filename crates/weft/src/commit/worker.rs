@@ -168,8 +168,8 @@ impl<P: Protocol> Workers<P> {
 
 /// Waits before another attempt: for a random number of pauses below a bound that grows with each attempt. After a few
 /// attempts it yields the core as well. If there are many more threads than cores, it does so again and again: then others
-/// use the time, the other transaction perhaps among them. (A yield that finds no other thread takes as long as a few pauses, and counts
-/// as these.)
+/// use the time, the other transaction perhaps among them. (A yield that finds no other thread takes as long as a few
+/// pauses, and counts as these.)
 ///
 /// After the first conflict the wait is short, since most transactions get through the second time. Those that do not
 /// want a record that others write all the time. Each attempt takes the record's cache lines away from the core that
