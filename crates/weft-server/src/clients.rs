@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use weft::htm::word::{Ordering, Word};
 
 use crate::commands::COMMANDS;
+use crate::poller::Bell;
 use crate::waiting::{Unblocked, Waiter};
 
 /// A client.
@@ -25,8 +26,12 @@ pub struct Client {
     pub last_command: Word,
     /// When it sent something last, in milliseconds after it has connected.
     last_active: Word,
-    /// Ends the connection.
-    pub stop: Notify,
+    /// Whether the connection is to end.
+    is_stopped: Word,
+    /// Wakes the connection's task when it is to end, ...
+    stop: Notify,
+    /// ... and the poller that serves the connection.
+    bell: Mutex<Option<Bell>>,
     /// Where it waits, if it does.
     waiter: Mutex<Option<Arc<Waiter>>>,
 }
@@ -55,6 +60,35 @@ impl Client {
         self.texts().name = name;
     }
 
+    /// Ends the connection, after the commands that have arrived.
+    pub fn stop(&self) {
+        // A poller that gets the connection at the same time sees this after it has left its bell, or the bell is rung.
+        self.is_stopped.store(1, Ordering::Release);
+        self.stop.notify_one();
+        self.ring();
+    }
+
+    /// Waits until the connection is to end.
+    pub async fn stopped(&self) {
+        self.stop.notified().await;
+    }
+
+    /// Returns whether the connection is to end.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire) != 0
+    }
+
+    /// Notes which poller serves the connection.
+    pub fn set_bell(&self, bell: Option<Bell>) {
+        *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = bell;
+    }
+
+    /// Has the connection go on as a task, if a poller serves it.
+    fn ring(&self) {
+        let bell = self.bell.lock().unwrap_or_else(PoisonError::into_inner);
+        bell.iter().for_each(Bell::ring);
+    }
+
     /// Notes where the client waits.
     pub fn wait(&self, waiter: Option<&Arc<Waiter>>) {
         *self.waiter.lock().unwrap_or_else(PoisonError::into_inner) = waiter.cloned();
@@ -68,8 +102,8 @@ impl Client {
 
     /// Notes that the client has sent something.
     pub fn note_activity(&self, now: Instant) {
-        let millis = now.saturating_duration_since(self.connected).as_millis();
-        let millis = u64::try_from(millis).unwrap_or(u64::MAX);
+        let time = now.saturating_duration_since(self.connected);
+        let millis = time.as_secs() * 1000 + u64::from(time.subsec_millis());
         self.last_active.store(millis, Ordering::Relaxed);
     }
 
@@ -129,7 +163,9 @@ impl Clients {
             space: Word::new(0),
             last_command: Word::new(u64::MAX),
             last_active: Word::new(0),
+            is_stopped: Word::new(0),
             stop: Notify::new(),
+            bell: Mutex::default(),
             waiter: Mutex::default(),
         });
         inner.clients.insert(client.id, Arc::clone(&client));
@@ -160,6 +196,11 @@ impl Clients {
     pub fn stop(&self) {
         let mut inner = self.lock();
         inner.is_stopped = true;
-        inner.clients.values().for_each(|client| client.stop.notify_one());
+        inner.clients.values().for_each(|client| client.stop());
+    }
+
+    /// Has every connection go on as a task.
+    pub fn ring(&self) {
+        self.lock().clients.values().for_each(|client| client.ring());
     }
 }

@@ -4,6 +4,9 @@
 //! transaction if they are short. The rows that they need are fetched before, all at the same time.
 //! Their replies are sent together, when the newest of their commits is durable. So a pipeline of commands waits for the
 //! disk once, and no thread waits: while one connection awaits the disk, others run.
+//!
+//! A connection begins as a task of its thread's runtime, which can wait for anything. One that has waited for nothing but
+//! requests for some time goes to its thread's [poller](crate::poller), and comes back when it has to wait for something else.
 
 use std::future::poll_fn;
 use std::io;
@@ -15,37 +18,35 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use smallvec::SmallVec;
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weft::htm::word::Ordering;
 
+use crate::batch::{BATCH_REQUESTS, Batch, Request};
 use crate::blocked::{AwaitedTurn, Blocked, Pause};
 use crate::clients::Client;
-use crate::commands::{self, Command};
 use crate::log::{Level, log};
 use crate::publish::Mailbox;
 use crate::replication::{ABORTED, UNBLOCKED, UNKNOWN};
 use crate::reply::Reply;
-use crate::request::{Parsed, Parser, RANGES_KEPT};
+use crate::request::{Parser, RANGES_KEPT};
 use crate::server::Server;
-use crate::session::{EXEC, Elements, FLUSH_BYTES, MULTI, Session};
+use crate::session::{FLUSH_BYTES, Session};
 use crate::socket::{Socket, Stream};
 use crate::stop::text_of;
 use crate::tls::Tls;
 use crate::together::Plan;
 use crate::workers::{self, Seat};
 
-/// The most requests of a batch. One that ends between `MULTI` and `EXEC` goes on up to `EXEC`, if that is not far.
-const BATCH_REQUESTS: usize = 16;
-const BATCH_REQUESTS_TO_EXEC: usize = 4 * BATCH_REQUESTS;
-/// Batches that need fewer rows have nothing fetched for them.
-const FETCHED_ROWS_MIN: usize = 3;
 /// How much is read at once.
-const READ_BYTES: usize = 16 << 10;
+pub const READ_BYTES: usize = 16 << 10;
 /// What a connection may keep between commands, which the memory of all clients does not limit.
 const KEPT_BYTES: usize =
     2 * FLUSH_BYTES + READ_BYTES + 2 * RANGES_KEPT * size_of::<Range<usize>>();
 /// After so many commands of one client, others have their turn.
 const COMMANDS_PER_TURN: usize = 1024;
+/// After so many requests for which it has waited for nothing else, a connection goes to its thread's poller. Tests see both
+/// ways, and the change from one to the other, all the time.
+const PLAIN_REQUESTS: u32 = if cfg!(debug_assertions) { 1 } else { 16 };
 
 /// What a connection begins with.
 pub struct Opening {
@@ -68,23 +69,22 @@ pub fn open(server: Arc<Server>, seat: Seat, opening: Opening) {
         let address = addresses.0.clone();
         let opened = match (Listed::new(&server, addresses, refused), socket.attach(), tls) {
             (_, Err(error), _) => Err(error),
-            (Ok(listed), Ok(()), None) => {
-                Connection::new(socket, listed, seat).serve().await;
-                return;
-            }
+            (Ok(listed), Ok(()), None) => Ok((Stream::Plain(socket), listed, seat)),
             // The client may be gone already.
             (Err(text), Ok(()), None) => return drop(socket.write_all(text.as_bytes()).await),
             (Err(_), Ok(()), Some(_)) => return,
             (Ok(listed), Ok(()), Some(tls)) => {
                 let opened = tokio::select! {
-                    () = listed.1.stop.notified() => return,
+                    () = listed.1.stopped() => return,
                     opened = tls.accept(socket) => opened,
                 };
-                opened.map(|stream| (stream, listed, seat))
+                opened.map(|stream| (Stream::Encrypted(Box::new(stream)), listed, seat))
             }
         };
         match opened {
-            Ok((stream, listed, seat)) => Connection::new(stream, listed, seat).serve().await,
+            Ok((stream, listed, seat)) => {
+                Box::new(Connection::new(stream, listed, seat)).serve().await
+            }
             Err(error) => {
                 let error = error.to_string();
                 log(
@@ -134,8 +134,9 @@ impl Drop for Listed {
     }
 }
 
-struct Connection<S> {
-    stream: S,
+/// A connection.
+pub struct Connection {
+    stream: Stream,
     session: Session,
     parser: Parser,
     reply: Reply,
@@ -149,12 +150,14 @@ struct Connection<S> {
     waiting_bytes: usize,
     /// How much memory the connection has counted for itself among that of all clients.
     counted: usize,
+    /// For how many requests one after the other it has waited for nothing else.
+    plain: u32,
     seat: Seat,
     /// The last field, since the client is there until its session has ended.
     _listed: Listed,
 }
 
-impl<S> Drop for Connection<S> {
+impl Drop for Connection {
     fn drop(&mut self) {
         // Subtracts, since the sum wraps around.
         let less = (self.counted as u64).wrapping_neg();
@@ -162,8 +165,8 @@ impl<S> Drop for Connection<S> {
     }
 }
 
-impl<S: Stream> Connection<S> {
-    fn new(stream: S, listed: Listed, seat: Seat) -> Self {
+impl Connection {
+    fn new(stream: Stream, listed: Listed, seat: Seat) -> Self {
         let server = &listed.0;
         Connection {
             stream,
@@ -175,37 +178,40 @@ impl<S: Stream> Connection<S> {
             batch: Batch::default(),
             waiting_bytes: 0,
             counted: 0,
+            plain: 0,
             seat,
             _listed: listed,
         }
     }
 
-    /// Serves the connection until it ends, or moves to another thread, which then goes on. (A box, since the future of an
-    /// `async` function cannot have itself in it.)
-    fn serve(mut self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    /// Serves the connection as a task of its seat's runtime.
+    pub fn spawn(self: Box<Self>) {
+        self.seat.runtime().clone().spawn(self.serve());
+    }
+
+    /// Serves the connection until it ends, or goes to another thread or to the poller. (A box, since the future of an `async`
+    /// function cannot have itself in it.)
+    fn serve(mut self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
-            let served = match self.run().await {
-                Ok(Served::Moves) => self.stream.socket().detach(),
-                Ok(Served::Ends) => return,
+            let served = match self.stream.socket().attach() {
+                Ok(()) => self.run().await,
                 Err(error) => Err(error),
             };
-            match served {
-                Ok(()) => {
-                    let runtime = self.seat.runtime().clone();
-                    runtime.spawn(async move {
-                        match self.stream.socket().attach() {
-                            Ok(()) => self.serve().await,
-                            Err(error) => self.break_off(&error),
-                        }
-                    });
-                }
+            let detached = match served {
+                Ok(Served::Ends) => return,
+                Ok(left) => self.stream.socket().detach().map(|()| left),
+                Err(error) => Err(error),
+            };
+            match detached {
+                Ok(Served::Rests) => Arc::clone(self.seat.poller()).serve(self),
+                Ok(_) => self.spawn(),
                 Err(error) => self.break_off(&error),
             }
         })
     }
 
     /// Notes that the connection breaks, which is no event for the server.
-    fn break_off(&self, error: &io::Error) {
+    pub fn break_off(&self, error: &io::Error) {
         let (id, error) = (self.session.client.id, error.to_string());
         log(Level::Debug, "a connection breaks", json!({ "id": id, "error": error }));
     }
@@ -243,10 +249,17 @@ impl<S: Stream> Connection<S> {
         loop {
             self.run_commands().await?;
             self.count_memory()?;
-            workers::reply_together(self.session.awaited().is_some()).await;
+            let waits = self.session.awaited().is_some();
+            if waits || self.session.is_slow() {
+                self.plain = 0;
+            }
+            workers::reply_together(waits).await;
             self.flush().await?;
             if !self.session.closes && self.seat.has_moved() {
                 return Ok(Served::Moves);
+            }
+            if self.may_rest() {
+                return Ok(Served::Rests);
             }
             if self.session.closes || self.read().await? == Next::End {
                 if self.session.has_begun() {
@@ -254,13 +267,163 @@ impl<S: Stream> Connection<S> {
                 }
                 return self.stream.shutdown().await.map(|()| Served::Ends);
             }
+            self.plain += 1;
         }
     }
 
-    /// Runs the commands that have arrived.
+    /// Returns whether the poller is to serve the connection.
+    fn may_rest(&self) -> bool {
+        self.plain >= PLAIN_REQUESTS && !self.needs_task()
+    }
+
+    /// Returns whether the connection waits for something that the poller does not know of, besides its replies.
+    pub fn needs_task(&self) -> bool {
+        let session = &self.session;
+        !matches!(self.stream, Stream::Plain(_))
+            || session.closes
+            || session.has_mailbox()
+            || session.client.is_stopped()
+            || session.server.idle_seconds.load(Ordering::Relaxed) != 0
+            || session.server.replication.is_some()
+    }
+
+    /// Returns the socket of a connection that no runtime watches.
+    pub fn socket(&mut self) -> &mut Socket {
+        self.stream.socket()
+    }
+
+    /// Returns what others see of the client.
+    pub fn client(&self) -> &Client {
+        &self.session.client
+    }
+
+    /// Returns the connection's place.
+    pub fn seat(&mut self) -> &mut Seat {
+        &mut self.seat
+    }
+
+    /// Takes what has arrived, without waiting for more: at most `buffer.len()` bytes, which come by way of the buffer. Returns
+    /// how many there were; 0 if the connection ends.
+    ///
+    /// # Errors
+    /// Nothing has arrived, or the connection is broken.
+    pub fn receive(&mut self, buffer: &mut [u8], now: Instant) -> io::Result<usize> {
+        let bytes = self.stream.socket().receive(buffer)?;
+        if bytes == 0 {
+            self.plain = 0;
+        }
+        self.input.extend_from_slice(&buffer[..bytes]);
+        self.session.wake_at(now);
+        self.note_input(bytes, now);
+        Ok(bytes)
+    }
+
+    /// Runs the commands that have arrived, without waiting for anything. Returns whether their replies can be sent, and nothing
+    /// but requests is awaited then. If not, the connection has to go on as a task.
+    ///
+    /// # Errors
+    /// The client is to be closed, or the connection is broken.
+    pub fn answer(&mut self) -> io::Result<bool> {
+        loop {
+            match self.advance()? {
+                Halt::Silent => break,
+                Halt::Full => {
+                    self.count_memory()?;
+                    if !self.settle_now() || !self.send_now()? {
+                        return Ok(false);
+                    }
+                }
+                Halt::Paused | Halt::Turn => {
+                    self.plain = 0;
+                    return Ok(false);
+                }
+            }
+        }
+        self.count_memory()?;
+        Ok(self.settle_now())
+    }
+
+    /// Does what [`Self::settle`] does if it has nothing to wait for. Returns whether that is so.
+    fn settle_now(&mut self) -> bool {
+        if self.session.is_slow() || self.session.awaited().is_some() || self.needs_task() {
+            self.plain = 0;
+            return false;
+        }
+        self.count_commands();
+        (self.session.waits, self.session.token) = (false, None);
+        true
+    }
+
+    /// Sends the replies as far as the socket takes them. Returns whether it has taken all of them.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn send_now(&mut self) -> io::Result<bool> {
+        if self.reply.is_empty() {
+            return Ok(true);
+        }
+        let (all, mut sent) = (self.reply.bytes().len(), 0);
+        while sent < all {
+            match self.stream.socket().send(&self.reply.bytes()[sent..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(bytes) => sent += bytes,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let counters = &self.session.server.counters;
+        counters.output_bytes.fetch_add(sent as u64, Ordering::Relaxed);
+        if sent < all {
+            self.reply.forget(sent);
+            self.plain = 0;
+            return Ok(false);
+        }
+        self.reply.clear();
+        Ok(true)
+    }
+
+    /// Returns when the last command has ended.
+    pub fn last(&self) -> Instant {
+        self.session.last()
+    }
+
+    /// Runs the commands that have arrived, and waits for what they wait for.
     async fn run_commands(&mut self) -> io::Result<()> {
+        loop {
+            match self.advance()? {
+                Halt::Silent => return Ok(()),
+                Halt::Paused => {
+                    self.plain = 0;
+                    match self.session.pause.take() {
+                        None => {}
+                        Some(Pause::Element(blocked)) => self.wait(*blocked).await?,
+                        Some(Pause::Sleep(time)) => self.sleep(time).await?,
+                        Some(Pause::Turn(awaited)) => self.wait_for_turn(*awaited).await?,
+                    }
+                }
+                Halt::Full => {
+                    self.count_memory()?;
+                    self.flush().await?;
+                }
+                Halt::Turn => {
+                    tokio::task::yield_now().await;
+                    self.session.wake();
+                }
+            }
+        }
+    }
+
+    /// Runs commands that have arrived as long as nothing has to be awaited.
+    ///
+    /// # Errors
+    /// The replies are too long.
+    fn advance(&mut self) -> io::Result<Halt> {
         let mut commands = 0;
         while !self.session.closes {
+            if self.session.pause.is_some() {
+                return Ok(Halt::Paused);
+            }
             let mut ran = 0;
             if self.batch.is_empty() {
                 self.batch.fill(&mut self.parser, &self.input, self.run, &self.session);
@@ -268,7 +431,7 @@ impl<S: Stream> Connection<S> {
             }
             if ran == 0 {
                 match self.batch.next() {
-                    Some(Ok(request)) => self.run_request(request).await?,
+                    Some(Ok(request)) => self.run_request(&request),
                     Some(Err(text)) => {
                         self.reply.error(&format!("ERR {text}"));
                         self.session.closes = true;
@@ -282,40 +445,33 @@ impl<S: Stream> Connection<S> {
                 return Err(io::ErrorKind::OutOfMemory.into());
             }
             if self.reply.len() >= FLUSH_BYTES {
-                self.count_memory()?;
-                self.flush().await?;
+                return Ok(Halt::Full);
             }
             commands += ran;
             if commands >= COMMANDS_PER_TURN {
-                commands = 0;
-                tokio::task::yield_now().await;
-                self.session.wake();
+                return Ok(Halt::Turn);
             }
         }
-        self.input.drain(..self.run);
-        self.run = 0;
-        if self.input.is_empty() {
-            self.input.shrink_to(FLUSH_BYTES);
+        if self.run == self.input.len() {
+            self.input.clear();
+            if self.input.capacity() > FLUSH_BYTES {
+                self.input.shrink_to(FLUSH_BYTES);
+            }
+        } else {
+            self.input.drain(..self.run);
         }
-        Ok(())
+        self.run = 0;
+        Ok(Halt::Silent)
     }
 
-    /// Runs one command. If it waits, goes on with it when what it waits for has come.
-    async fn run_request(&mut self, request: Request) -> io::Result<()> {
-        {
-            let bytes = if request.is_line { self.parser.words() } else { &self.input };
-            let arguments = self.batch.ranges[request.arguments].iter();
-            let arguments = arguments.map(|range| &bytes[range.clone()]);
-            let arguments: SmallVec<[&[u8]; 8]> = arguments.collect();
-            self.session.run_found(request.command, &arguments, &mut self.reply);
-        }
+    /// Runs one command. If it has to wait for something, the session has a pause then.
+    fn run_request(&mut self, request: &Request) {
+        let bytes = if request.is_line { self.parser.words() } else { &self.input };
+        let arguments = self.batch.ranges[request.arguments.clone()].iter();
+        let arguments = arguments.map(|range| &bytes[range.clone()]);
+        let arguments: SmallVec<[&[u8]; 8]> = arguments.collect();
+        self.session.run_found(request.command, &arguments, &mut self.reply);
         self.run = request.end;
-        match self.session.pause.take() {
-            None => Ok(()),
-            Some(Pause::Element(blocked)) => self.wait(*blocked).await,
-            Some(Pause::Sleep(time)) => self.sleep(time).await,
-            Some(Pause::Turn(awaited)) => self.wait_for_turn(*awaited).await,
-        }
     }
 
     /// Runs the first commands of a new batch together, if that is possible. Returns how many.
@@ -355,7 +511,7 @@ impl<S: Stream> Connection<S> {
             let reads = self.input.len() - self.run < READ_BYTES;
             let is_over = tokio::select! {
                 biased;
-                () = client.stop.notified() => {
+                () = client.stopped() => {
                     self.say_if_over(UNBLOCKED).await?;
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 }
@@ -416,7 +572,7 @@ impl<S: Stream> Connection<S> {
     /// Waits for a time, if the client stays that long.
     async fn sleep(&mut self, time: Duration) -> io::Result<()> {
         tokio::select! {
-            () = self.session.client.stop.notified() => {
+            () = self.session.client.stopped() => {
                 self.say_if_over(UNBLOCKED).await?;
                 Err(io::ErrorKind::ConnectionAborted.into())
             }
@@ -429,7 +585,7 @@ impl<S: Stream> Connection<S> {
         self.flush().await?;
         awaited.turn = tokio::select! {
             biased;
-            () = self.session.client.stop.notified() => {
+            () = self.session.client.stopped() => {
                 self.say_if_over(UNBLOCKED).await?;
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
@@ -450,22 +606,17 @@ impl<S: Stream> Connection<S> {
     /// Adds the messages of subscriptions to the replies, and waits until their commits are durable. Returns where messages
     /// wait.
     async fn settle(&mut self) -> io::Result<Option<Arc<Mailbox>>> {
-        let Connection { session, reply, seat, .. } = self;
+        let Connection { session, reply, .. } = self;
         let mailbox = session.mailbox();
-        let server = &*session.server;
         if let Some(mailbox) = &mailbox {
             session.token = session.token.max(mailbox.take(reply));
             if reply.is_too_long() {
                 return Err(io::ErrorKind::OutOfMemory.into());
             }
         }
-        let counters = &server.counters;
-        let commands = std::mem::take(&mut session.commands);
-        counters.commands.fetch_add(commands, Ordering::Relaxed);
-        match std::mem::take(&mut session.errors) {
-            0 => {}
-            errors => drop(counters.errors.fetch_add(errors, Ordering::Relaxed)),
-        }
+        let commands = self.count_commands();
+        let Connection { session, reply, seat, .. } = self;
+        let server = &*session.server;
         let awaited = session.awaited();
         (session.waits, session.token) = (false, None);
         let leads = std::mem::take(&mut session.leads);
@@ -490,6 +641,19 @@ impl<S: Stream> Connection<S> {
             }
         }
         Ok(mailbox)
+    }
+
+    /// Adds the commands that were run to those of the server, and returns how many they are.
+    fn count_commands(&mut self) -> u64 {
+        let commands = std::mem::take(&mut self.session.commands);
+        let errors = std::mem::take(&mut self.session.errors);
+        let counters = &self.session.server.counters;
+        counters.commands.fetch_add(commands, Ordering::Relaxed);
+        match errors {
+            0 => {}
+            errors => drop(counters.errors.fetch_add(errors, Ordering::Relaxed)),
+        }
+        commands
     }
 
     /// Sends the replies.
@@ -531,7 +695,7 @@ impl<S: Stream> Connection<S> {
         };
         let bytes = tokio::select! {
             biased;
-            () = client.stop.notified() => 0,
+            () = client.stopped() => 0,
             () = has_messages(mailbox.as_deref()) => return Ok(Next::Messages),
             bytes = read => bytes?,
         };
@@ -545,123 +709,14 @@ impl<S: Stream> Connection<S> {
         let bytes = self.stream.read_buf(&mut self.input).await?;
         // The client was silent until now.
         let now = self.session.wake();
+        self.note_input(bytes, now);
+        Ok(bytes)
+    }
+
+    fn note_input(&self, bytes: usize, now: Instant) {
         self.session.client.note_activity(now);
         let counters = &self.session.server.counters;
         counters.input_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        Ok(bytes)
-    }
-}
-
-/// Requests that are complete and were not run yet. The rows that they need are fetched together, so that the thread waits
-/// for memory once and not for each of them.
-#[derive(Default)]
-struct Batch {
-    /// The next one is the last.
-    requests: SmallVec<[Request; BATCH_REQUESTS]>,
-    ranges: Vec<Range<usize>>,
-    /// Why what follows cannot be read.
-    failure: Option<String>,
-}
-
-/// A request of a batch.
-struct Request {
-    /// The command, unless the server does not have it or it is a procedure.
-    command: Option<&'static Command>,
-    /// Where the batch says where the arguments are.
-    arguments: Range<usize>,
-    /// Whether it is a line of words, which the parser has.
-    is_line: bool,
-    /// Where it ends in the input.
-    end: usize,
-}
-
-impl Batch {
-    fn is_empty(&self) -> bool {
-        self.requests.is_empty()
-    }
-
-    /// Takes the next request, or the reason why it cannot be read.
-    fn next(&mut self) -> Option<Result<Request, String>> {
-        self.requests.pop().map(Ok).or_else(|| self.failure.take().map(Err))
-    }
-
-    /// Reads requests from a place in the input on.
-    fn fill(&mut self, parser: &mut Parser, input: &[u8], start: usize, session: &Session) {
-        if self.failure.is_some() {
-            return;
-        }
-        // What strangers may send depends on the commands that come before.
-        let requests_max = if session.is_known { BATCH_REQUESTS } else { 1 };
-        let mut start = start;
-        self.ranges.clear();
-        // Requests of so many arguments are rare.
-        self.ranges.shrink_to(RANGES_KEPT);
-        let (mut keys, mut elements) =
-            (SmallVec::<[&[u8]; 2 * BATCH_REQUESTS]>::new(), Elements::new());
-        let (mut last, mut is_in_queue) = (None, false);
-        while self.requests.len() < requests_max
-            || (is_in_queue && self.requests.len() < BATCH_REQUESTS_TO_EXEC)
-        {
-            match parser.parse(&input[start..], session.is_known) {
-                Ok(Parsed::Incomplete) => break,
-                Ok(Parsed::Complete(length)) => {
-                    let (first, is_line) = (self.ranges.len(), parser.is_line());
-                    let (bytes, offset) =
-                        if is_line { (parser.words(), 0) } else { (input, start) };
-                    let ranges = parser.ranges().iter();
-                    self.ranges
-                        .extend(ranges.map(|range| offset + range.start..offset + range.end));
-                    start += length;
-                    let arguments = &self.ranges[first..];
-                    let name = arguments.first().cloned();
-                    // The command before is often the next one, too.
-                    let command = match (&last, name.clone()) {
-                        (Some((last, command)), Some(name))
-                            if !is_line && input[name.clone()] == input[Range::clone(last)] =>
-                        {
-                            *command
-                        }
-                        (_, name) => name.and_then(|name| commands::find(&bytes[name])),
-                    };
-                    last = name.map(|name| (name, command));
-                    if !is_line && let Some(command) = command {
-                        let at = command.first_keys();
-                        for range in arguments.iter().take(at.end).skip(at.start) {
-                            let key = &input[range.clone()];
-                            // The row of the key before is often that of the next.
-                            if keys.last() != Some(&key) {
-                                keys.push(key);
-                            }
-                        }
-                        if let Some((kind, position)) = command.first_element()
-                            && let (Some(key), Some(element)) =
-                                (arguments.get(1), arguments.get(position))
-                        {
-                            elements.push((kind, &input[key.clone()], &input[element.clone()]));
-                        }
-                    }
-                    is_in_queue = match command.map(|command| command.name) {
-                        Some(MULTI) => session.is_known,
-                        Some(EXEC) => false,
-                        _ => is_in_queue,
-                    };
-                    let arguments = first..self.ranges.len();
-                    self.requests.push(Request { command, arguments, is_line, end: start });
-                    if is_line {
-                        // The parser has the words until it reads on.
-                        break;
-                    }
-                }
-                Err(text) => {
-                    self.failure = Some(text);
-                    break;
-                }
-            }
-        }
-        if keys.len() + elements.len() >= FETCHED_ROWS_MIN {
-            session.fetch(&keys, &elements);
-        }
-        self.requests.reverse();
     }
 }
 
@@ -669,8 +724,22 @@ impl Batch {
 enum Served {
     /// Another thread serves it.
     Moves,
+    /// The thread's poller serves it.
+    Rests,
     /// It has ended.
     Ends,
+}
+
+/// Why a connection does not run the next command.
+enum Halt {
+    /// There is none that has arrived, or the connection closes.
+    Silent,
+    /// The command before it waits for something: see [`Session::pause`].
+    Paused,
+    /// Replies have to be sent first.
+    Full,
+    /// Other connections have their turn.
+    Turn,
 }
 
 /// What comes next on a connection.
@@ -709,11 +778,7 @@ async fn is_full(mailbox: Option<&Mailbox>) {
 }
 
 /// Sends bytes to a client that takes some of them at least once in `limit`.
-async fn write_all(
-    stream: &mut (impl AsyncWrite + Unpin),
-    mut bytes: &[u8],
-    limit: Duration,
-) -> io::Result<()> {
+async fn write_all(stream: &mut Stream, mut bytes: &[u8], limit: Duration) -> io::Result<()> {
     while !bytes.is_empty() {
         let written = within(limit, stream.write(bytes)).await?;
         if written == 0 {

@@ -68,20 +68,27 @@ pub enum Role {
 pub struct Effects {
     /// What runs in the transaction.
     pub role: Role,
-    /// What its command waits for, since it has found nothing.
-    wait: RefCell<Option<Wait>>,
     /// Whether something has appeared for which clients wait.
     has_arrivals: Cell<bool>,
-    /// The keys whose waiters are woken.
-    woken: RefCell<Vec<(u8, Text)>>,
     command: Cell<Option<&'static Command>>,
     /// The name of the event that the command causes, if it is not the usual one.
     event_name: Cell<Option<&'static str>>,
-    messages: RefCell<Vec<Message>>,
+    /// What was noted. Most transactions note nothing.
+    noted: RefCell<Option<Box<Noted>>>,
+}
+
+/// What the commands of a transaction have noted.
+#[derive(Debug, Default)]
+struct Noted {
+    /// What the command waits for, since it has found nothing.
+    wait: Option<Wait>,
+    /// The keys whose waiters are woken.
+    woken: Vec<(u8, Text)>,
+    messages: Vec<Message>,
     /// The lines for clients that monitor: the commands of a script or between `MULTI` and `EXEC`.
-    shown: RefCell<Vec<String>>,
+    shown: Vec<String>,
     /// The stripes of the messages, with the transaction's number in each.
-    numbers: RefCell<SmallVec<[(u8, u64); 2]>>,
+    numbers: SmallVec<[(u8, u64); 2]>,
 }
 
 /// How far the effects of a transaction had been noted.
@@ -107,12 +114,23 @@ impl Effects {
 
     /// Forgets everything, since the body of the transaction begins again.
     pub fn clear(&self) {
-        self.messages.borrow_mut().clear();
-        self.shown.borrow_mut().clear();
-        self.numbers.borrow_mut().clear();
-        self.wait.take();
         self.has_arrivals.set(false);
-        self.woken.borrow_mut().clear();
+        self.noted.take();
+    }
+
+    /// Returns whether nothing was noted that is to be done after the commit.
+    #[inline]
+    pub fn are_none(&self) -> bool {
+        self.noted.borrow().is_none()
+    }
+
+    fn note<R>(&self, note: impl FnOnce(&mut Noted) -> R) -> R {
+        note(self.noted.borrow_mut().get_or_insert_default())
+    }
+
+    /// Takes a part of what was noted.
+    fn take<R: Default>(&self, take: impl FnOnce(&mut Noted) -> R) -> R {
+        self.noted.borrow_mut().as_deref_mut().map(take).unwrap_or_default()
     }
 
     /// Notes which command runs next.
@@ -139,13 +157,13 @@ impl Effects {
     /// Notes that the command has found nothing, and what it waits for. A transaction of several commands does not wait.
     pub fn wait(&self, wait: Wait) {
         if !matches!(self.role, Role::Several) {
-            self.wait.replace(Some(wait));
+            self.note(|noted| noted.wait = Some(wait));
         }
     }
 
     /// Takes what the command waits for.
     pub fn take_wait(&self) -> Option<Wait> {
-        self.wait.take()
+        self.take(|noted| noted.wait.take())
     }
 
     /// Notes that something has appeared for which clients may wait: see [`Effects::wake`].
@@ -156,13 +174,13 @@ impl Effects {
     /// Notes that a key has changed for which a client may wait. If something has appeared, its waiters are woken.
     pub fn wake(&self, space: u8, key: &[u8]) {
         if self.has_arrivals.get() {
-            self.woken.borrow_mut().push((space, key.into()));
+            self.note(|noted| noted.woken.push((space, key.into())));
         }
     }
 
     /// Takes the keys whose waiters are woken.
     pub fn take_woken(&self) -> Vec<(u8, Text)> {
-        self.woken.take()
+        self.take(|noted| std::mem::take(&mut noted.woken))
     }
 
     /// Notes a message to a channel.
@@ -173,27 +191,29 @@ impl Effects {
 
     /// Notes a message.
     pub fn add(&self, message: Message) {
-        self.messages.borrow_mut().push(message);
+        self.note(|noted| noted.messages.push(message));
     }
 
     /// Notes a line for clients that monitor. It is shown although a later error undoes the command.
     pub fn show(&self, line: Option<String>) {
-        self.shown.borrow_mut().extend(line);
+        if line.is_some() {
+            self.note(|noted| noted.shown.extend(line));
+        }
     }
 
     /// Takes the lines for clients that monitor.
     pub fn take_shown(&self) -> Vec<String> {
-        self.shown.take()
+        self.take(|noted| std::mem::take(&mut noted.shown))
     }
 
     /// Returns how far effects have been noted.
     pub fn mark(&self) -> Mark {
-        Mark(self.messages.borrow().len())
+        Mark(self.noted.borrow().as_ref().map_or(0, |noted| noted.messages.len()))
     }
 
     /// Forgets the effects after a mark, since what has caused them was undone.
     pub fn rewind(&self, mark: Mark) {
-        self.messages.borrow_mut().truncate(mark.0);
+        self.take(|noted| noted.messages.truncate(mark.0));
     }
 
     /// Takes a number for each stripe of the messages. This is the transaction's last step.
@@ -201,7 +221,8 @@ impl Effects {
     /// # Errors
     /// Those of the database.
     pub fn take_numbers(&self, keys: &Keys<'_>) -> Done {
-        let messages = self.messages.borrow();
+        let mut noted = self.noted.borrow_mut();
+        let Some(Noted { messages, numbers, .. }) = noted.as_deref_mut() else { return Ok(()) };
         let only_publishes = matches!(self.role, Role::Alone)
             && self.command.get().is_some_and(|command| command.group == PUBLISHES);
         if messages.is_empty() || only_publishes {
@@ -213,7 +234,6 @@ impl Effects {
         stripes.sort_unstable();
         stripes.dedup();
         let orders = &keys.store.tables.orders;
-        let mut numbers = self.numbers.borrow_mut();
         for stripe in stripes {
             let next = keys.tx.update(orders, &stripe, |order| {
                 order.number += 1;
@@ -230,7 +250,7 @@ impl Effects {
 
     /// Takes the messages, and the numbers of their stripes.
     pub fn take_messages(&self) -> (Vec<Message>, SmallVec<[(u8, u64); 2]>) {
-        (self.messages.take(), self.numbers.take())
+        self.take(|noted| (std::mem::take(&mut noted.messages), std::mem::take(&mut noted.numbers)))
     }
 }
 

@@ -36,6 +36,7 @@
 //! ```
 
 mod backups;
+mod batch;
 mod blocked;
 mod call;
 mod clients;
@@ -56,6 +57,7 @@ mod metrics;
 mod monitor;
 mod named;
 mod notifications;
+mod poller;
 mod procedures;
 mod publish;
 mod rdb;

@@ -74,7 +74,7 @@ impl Server {
                 beyond.as_ref().is_none_or(|beyond| beyond.contains(&client.id))
                     && client.texts().user == name
             };
-            clients.iter().filter(is_lost).for_each(|client| client.stop.notify_one());
+            clients.iter().filter(is_lost).for_each(|client| client.stop());
         }
     }
 }

@@ -732,5 +732,5 @@ impl Watcher {
 }
 
 fn end_clients(clients: &[Arc<Client>]) {
-    clients.iter().for_each(|client| client.stop.notify_one());
+    clients.iter().for_each(|client| client.stop());
 }

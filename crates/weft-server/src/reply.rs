@@ -87,10 +87,17 @@ impl Reply {
         self.bytes.truncate(length);
     }
 
+    /// Forgets the first bytes, which were sent.
+    pub fn forget(&mut self, bytes: usize) {
+        self.bytes.drain(..bytes);
+    }
+
     /// Forgets what was sent. Gives memory back that only one long reply has needed.
     pub fn clear(&mut self) {
         self.bytes.clear();
-        self.bytes.shrink_to(64 << 10);
+        if self.bytes.capacity() > 64 << 10 {
+            self.bytes.shrink_to(64 << 10);
+        }
     }
 
     /// Moves what another output holds to the end of this one. If that one was too long, this one is, too.

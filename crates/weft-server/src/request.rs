@@ -66,8 +66,10 @@ impl Parser {
     pub fn parse(&mut self, input: &[u8], is_known: bool) -> Result<Parsed, String> {
         if self.missing.is_none() {
             self.arguments.clear();
-            // Requests of so many arguments are rare.
-            self.arguments.shrink_to(RANGES_KEPT);
+            if self.arguments.capacity() > RANGES_KEPT {
+                // Requests of so many arguments are rare.
+                self.arguments.shrink_to(RANGES_KEPT);
+            }
             self.position = 0;
             self.length = None;
             match input.first() {
@@ -99,6 +101,11 @@ impl Parser {
     /// Returns where the arguments of the request that is complete are: in the input, or in the words of its line.
     pub fn ranges(&self) -> &[Range<usize>] {
         &self.arguments
+    }
+
+    /// Moves what [`Parser::ranges`] returns into a vector that is empty.
+    pub fn move_ranges(&mut self, ranges: &mut Vec<Range<usize>>) {
+        std::mem::swap(&mut self.arguments, ranges);
     }
 
     /// Returns how many bytes of memory the parser keeps to say where arguments are.

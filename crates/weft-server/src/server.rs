@@ -674,12 +674,19 @@ impl Server {
             effects.take_numbers(&keys)?;
             Ok::<_, Stop>(result)
         })?;
+        if !effects.are_none() {
+            self.perform(effects, token);
+        }
+        Ok((result, token))
+    }
+
+    /// Does what the commands of a transaction have noted for the time after the commit.
+    fn perform(&self, effects: &Effects, token: CommitToken) {
         for (space, key) in effects.take_woken() {
             self.waiters.wake(space, &key);
         }
         self.publish.publish(effects, token);
         effects.take_shown().iter().for_each(|line| self.monitors.show(line));
-        Ok((result, token))
     }
 }
 

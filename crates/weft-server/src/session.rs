@@ -15,6 +15,7 @@ use crate::clients::Client;
 use crate::commands::{self, Command, Permit, Run, flags};
 use crate::effects::Effects;
 use crate::monitor;
+use crate::poller;
 use crate::publish::{Mailbox, Subscriptions};
 use crate::replication::{AtStandby, Standing};
 use crate::reply::{Reply, Version};
@@ -166,8 +167,23 @@ impl Session {
 
     /// Notes that the client was silent until now, and returns the time.
     pub fn wake(&mut self) -> Instant {
-        self.last = Instant::now();
+        self.wake_at(Instant::now());
         self.last
+    }
+
+    /// Notes that the client was silent until a time.
+    pub fn wake_at(&mut self, now: Instant) {
+        self.last = now;
+    }
+
+    /// Returns when the last command has ended.
+    pub fn last(&self) -> Instant {
+        self.last
+    }
+
+    /// Returns whether the last command was slow, so that the next one is expected to be.
+    pub fn is_slow(&self) -> bool {
+        self.is_slow
     }
 
     /// Fetches the rows of keys and elements into the processor's cache, all at the same time. Without this the commands wait
@@ -462,6 +478,11 @@ impl Session {
     pub fn mailbox(&self) -> Option<Arc<Mailbox>> {
         let subscribed = self.subscriptions.as_ref().map(|subscriptions| &subscriptions.mailbox);
         subscribed.or(self.monitoring.as_ref()).map(Arc::clone)
+    }
+
+    /// Returns whether messages for the client may wait anywhere.
+    pub fn has_mailbox(&self) -> bool {
+        self.subscriptions.is_some() || self.monitoring.is_some()
     }
 
     /// Returns where messages for the client wait, from now on.
@@ -845,7 +866,10 @@ fn wrong_arity(name: &str) -> String {
 pub fn in_place<R>(run: impl FnOnce() -> R) -> R {
     let flavor = tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor());
     match flavor {
-        Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(run),
+        Ok(tokio::runtime::RuntimeFlavor::MultiThread) => {
+            poller::hand_over();
+            tokio::task::block_in_place(run)
+        }
         _ => run(),
     }
 }

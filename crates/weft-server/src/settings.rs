@@ -382,7 +382,11 @@ pub static SETTINGS: &[Setting] = &[
         |options| options.idle_seconds.to_string(),
         |options, text| put(&mut options.idle_seconds, number(text, 0..=u64::MAX / 2)),
     )
-    .live(|server, options| server.idle_seconds.store(options.idle_seconds, Ordering::Relaxed)),
+    .live(|server, options| {
+        server.idle_seconds.store(options.idle_seconds, Ordering::Relaxed);
+        // Pollers do not know of it.
+        server.clients.ring();
+    }),
     setting(
         "keep-alive", "tcp-keepalive", "SECONDS",
         "Ask silent clients so often whether they are still there; 0 for never",

@@ -1,10 +1,12 @@
 //! A client's socket, which can move from the runtime of one thread to that of another.
 
 use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream as DetachedUnixStream;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
@@ -52,6 +54,36 @@ impl Socket {
     }
 }
 
+impl Socket {
+    /// Takes what has arrived at a detached socket. Returns how many bytes; 0 if the other end sends no more.
+    ///
+    /// # Errors
+    /// Nothing has arrived, or the socket is broken.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(recv(self.descriptor()?, buffer, RecvFlags::DONTWAIT)?.0)
+    }
+
+    /// Sends bytes by a detached socket, as many as it takes, and returns how many.
+    ///
+    /// # Errors
+    /// It takes none, or is broken.
+    pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(send(self.descriptor()?, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
+    }
+
+    /// Returns the file descriptor of a detached socket.
+    ///
+    /// # Errors
+    /// It is not detached.
+    pub fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        match self {
+            Socket::DetachedTcp(stream) => Ok(stream.as_fd()),
+            Socket::DetachedUnix(stream) => Ok(stream.as_fd()),
+            _ => Err(ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
 /// Calls a method of the stream that a runtime watches.
 macro_rules! poll {
     ($socket:ident.$method:ident($($argument:expr),*)) => {
@@ -91,20 +123,59 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// The stream of a connection: a socket, or TLS over one.
-pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
-    /// Returns the socket.
-    fn socket(&mut self) -> &mut Socket;
+/// The stream of a connection.
+#[derive(Debug)]
+pub enum Stream {
+    /// A socket.
+    Plain(Socket),
+    /// TLS over a socket.
+    Encrypted(Box<TlsStream<Socket>>),
 }
 
-impl Stream for Socket {
-    fn socket(&mut self) -> &mut Socket {
-        self
+impl Stream {
+    /// Returns the socket.
+    pub fn socket(&mut self) -> &mut Socket {
+        match self {
+            Stream::Plain(socket) => socket,
+            Stream::Encrypted(stream) => stream.get_mut().0,
+        }
     }
 }
 
-impl Stream for TlsStream<Socket> {
-    fn socket(&mut self) -> &mut Socket {
-        self.get_mut().0
+/// Calls a method of the stream, encrypted or not.
+macro_rules! poll_either {
+    ($stream:ident.$method:ident($($argument:expr),*)) => {
+        match $stream.get_mut() {
+            Stream::Plain(socket) => Pin::new(socket).$method($($argument),*),
+            Stream::Encrypted(stream) => Pin::new(&mut **stream).$method($($argument),*),
+        }
+    };
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        poll_either!(self.poll_read(context, buffer))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        poll_either!(self.poll_write(context, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        poll_either!(self.poll_flush(context))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        poll_either!(self.poll_shutdown(context))
     }
 }

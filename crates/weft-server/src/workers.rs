@@ -23,6 +23,7 @@ use weft::htm::word::{Ordering, Word};
 use weft::{CommitToken, Failure};
 
 use crate::log::{Level, log};
+use crate::poller::Poller;
 use crate::server::Server;
 use crate::syncer::Syncer;
 
@@ -62,13 +63,21 @@ pub struct Workers {
 
 #[derive(Debug)]
 struct Shared {
-    handles: Vec<Handle>,
-    /// One for each runtime.
-    syncers: Vec<Arc<Syncer>>,
+    threads: Vec<Thread>,
     /// How many of the threads serve: the first ones.
     serving: Word,
     /// The number of the next connection.
     next: Word,
+}
+
+/// A thread that serves connections.
+#[derive(Debug)]
+struct Thread {
+    runtime: Handle,
+    syncer: Arc<Syncer>,
+    poller: Arc<Poller>,
+    /// How many connections it serves.
+    connections: Word,
 }
 
 impl Workers {
@@ -84,9 +93,13 @@ impl Workers {
             builder.worker_threads(1).enable_all().on_thread_park(Replies::end_burst).build()
         };
         let runtimes = (0..threads).map(|_| runtime()).collect::<io::Result<Vec<_>>>()?;
-        let handles = runtimes.iter().map(|runtime| runtime.handle().clone()).collect();
-        let syncers = runtimes.iter().map(|runtime| Syncer::start(runtime.handle())).collect();
-        let shared = Shared { handles, syncers, serving: Word::new(1), next: Word::new(0) };
+        let thread = |runtime: &Runtime| {
+            let runtime = runtime.handle().clone();
+            let (syncer, poller) = (Syncer::start(&runtime), Poller::start(&runtime)?);
+            Ok(Thread { runtime, syncer, poller, connections: Word::new(0) })
+        };
+        let threads = runtimes.iter().map(thread).collect::<io::Result<_>>()?;
+        let shared = Shared { threads, serving: Word::new(1), next: Word::new(0) };
         Ok(Workers { runtimes, shared: Arc::new(shared) })
     }
 
@@ -107,7 +120,7 @@ impl Workers {
     ) -> impl Future<Output = ()> + Send + 'static {
         let shared = Arc::clone(&self.shared);
         async move {
-            let mut adaptation = Adaptation::new(shared.handles.len());
+            let mut adaptation = Adaptation::new(shared.threads.len());
             let (mut before, mut then, mut ran) = (shared.busy_times(), Instant::now(), commands());
             loop {
                 tokio::time::sleep(INTERVAL).await;
@@ -139,9 +152,8 @@ impl Drop for Workers {
 impl Shared {
     /// Returns for how long each thread has worked.
     fn busy_times(&self) -> Vec<Duration> {
-        let times =
-            self.handles.iter().map(|handle| handle.metrics().worker_total_busy_duration(0));
-        times.collect()
+        let runtimes = self.threads.iter().map(|thread| &thread.runtime);
+        runtimes.map(|runtime| runtime.metrics().worker_total_busy_duration(0)).collect()
     }
 }
 
@@ -343,7 +355,20 @@ impl Seat {
         }
         self.serving = serving;
         let thread = (self.number % serving) as usize;
-        std::mem::replace(&mut self.thread, thread) != thread
+        if thread == self.thread {
+            return false;
+        }
+        self.leave();
+        self.thread = thread;
+        self.shared.threads[thread].connections.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    fn leave(&self) {
+        if let Some(thread) = self.shared.threads.get(self.thread) {
+            // The sum wraps around.
+            thread.connections.fetch_add(u64::MAX, Ordering::Relaxed);
+        }
     }
 
     /// Waits until a commit is on the disk.
@@ -356,12 +381,23 @@ impl Seat {
         commit: CommitToken,
     ) -> Result<(), Failure> {
         let most_wait = Replies::most_wait();
-        self.shared.syncers[self.thread].when_durable(server, commit, most_wait).await
+        self.shared.threads[self.thread].syncer.when_durable(server, commit, most_wait).await
     }
 
     /// Returns the thread's runtime.
     pub fn runtime(&self) -> &Handle {
-        &self.shared.handles[self.thread]
+        &self.shared.threads[self.thread].runtime
+    }
+
+    /// Returns the thread's poller.
+    pub fn poller(&self) -> &Arc<Poller> {
+        &self.shared.threads[self.thread].poller
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 
@@ -415,12 +451,17 @@ impl Replies {
     }
 }
 
-/// Notes that a connection of this thread has a reply, and lets the others run what has arrived if many of them reply, too.
-/// Then the replies are sent one right after the other, as in Redis. A client that gets single replies sleeps in between, and to
-/// wake it takes the server longer than to send the reply. A reply that waits for the disk is sent together with others
-/// anyway.
+/// Notes that a connection of this thread has a reply, and returns whether it is to be sent with those of others, if many of
+/// them reply, too. A client that gets single replies sleeps in between, and to wake it takes the server longer than to send the
+/// reply. So they are sent one right after the other, as in Redis. A reply that `waits` for the disk is sent together with
+/// others anyway.
+pub fn go_together(waits: bool) -> bool {
+    Replies::note(waits) && !waits
+}
+
+/// As [`go_together`], and lets the others run what has arrived.
 pub async fn reply_together(waits: bool) {
-    if Replies::note(waits) && !waits {
+    if go_together(waits) {
         tokio::task::yield_now().await;
     }
 }
@@ -437,9 +478,8 @@ pub mod tests {
 
         /// Returns how many connections each thread has.
         pub fn spread(&self) -> Vec<usize> {
-            let handles = self.shared.handles.iter();
-            // One task syncs.
-            handles.map(|handle| handle.metrics().num_alive_tasks() - 1).collect()
+            let threads = self.shared.threads.iter();
+            threads.map(|thread| thread.connections.load(Ordering::Relaxed) as usize).collect()
         }
     }
 

@@ -446,7 +446,7 @@ fn kill(session: &Session, rest: &[&[u8]], reply: &mut Reply) -> Done {
         if clients.is_empty() {
             return Err("ERR No such client".into());
         }
-        clients.iter().for_each(|client| client.stop.notify_one());
+        clients.iter().for_each(|client| client.stop());
         reply.ok();
         return Ok(());
     }
@@ -476,7 +476,7 @@ fn kill(session: &Session, rest: &[&[u8]], reply: &mut Reply) -> Done {
         }
     }
     clients.retain(|client| !skips_caller || client.id != session.client.id);
-    clients.iter().for_each(|client| client.stop.notify_one());
+    clients.iter().for_each(|client| client.stop());
     reply.count(clients.len());
     Ok(())
 }

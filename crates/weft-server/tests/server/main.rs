@@ -14,6 +14,7 @@ mod limits;
 mod monitor;
 mod notifications;
 mod pipelines;
+mod poller;
 mod procedures;
 mod publish;
 mod replication;

@@ -127,6 +127,13 @@ pub fn convert(
     Ok((small, fraction, flag, vec![format!("{bytes:?}")], largest))
 }
 
+/// Has an error of its author.
+#[procedure(Defective, served)]
+pub fn defective(products: &Table<Product>, tx: &Transaction<'_>) -> Result<u64, Error> {
+    let product = tx.get(products, &7)?;
+    panic!("there is {:?}", product.map(|product| product.name.clone()));
+}
+
 fn shop() -> TestServer {
     let builder = Database::builder().table::<Product>().table::<Order>();
     let database = weft_server::with_tables(builder).open().unwrap();
@@ -144,6 +151,7 @@ fn shop() -> TestServer {
         .procedure::<Sell<'_>>("Shop.Sell")
         .procedure::<CountOrders<'_>>("count_orders")
         .procedure::<Convert<'_>>("convert")
+        .procedure::<Defective<'_>>("defective")
         .open();
     TestServer::of(server.unwrap())
 }
@@ -173,6 +181,25 @@ fn procedures_are_called_by_name_and_by_fcall() {
     }
     client.line("HELLO 3");
     assert_eq!(client.say("CONVERT 5 0.25 0 x"), "*[:5, ,0.25, #f, *[\"[120]\"], _]");
+}
+
+#[test]
+fn a_procedure_that_panics_ends_its_connection_and_no_other_one() {
+    let server = shop();
+    let mut others: Vec<_> = (0..4).map(|_| server.client()).collect();
+    for round in 0..3 {
+        for other in &mut others {
+            assert_eq!(other.say("PING"), "+PONG");
+        }
+        let mut client = server.client();
+        // Also as the first command of a connection.
+        for _ in 0..round {
+            assert_eq!(client.say("PING"), "+PONG");
+        }
+        client.send(b"SET k v\r\nDEFECTIVE\r\nPING\r\n");
+        while client.read().is_some() {}
+    }
+    assert_eq!(others[0].say("TAKE 7"), ":4");
 }
 
 #[test]

@@ -1,0 +1,370 @@
+//! Serves the connections of a thread that wait for nothing but requests, without a task for each.
+//!
+//! A task is woken, scheduled and polled for each request, and asks several sources what has happened. For a short command that
+//! takes longer than the command. A poller is a single task. It asks the system which of its connections have requests, runs
+//! the commands of all of them, and then sends the replies, if [they go together](go_together).
+//!
+//! The poller waits for nothing else. So a connection that has to wait for the disk, for an element of a list, or for a client
+//! that takes its replies slowly goes on as a [task](Connection::spawn). So does one whose client is to be closed: for that,
+//! there is a [`Bell`].
+//!
+//! A command that takes long [hands the poller over](hand_over) to another thread, as it does with the thread's tasks.
+//!
+//! The system tells the poller of a connection when something arrives, and not while something is there. So all that has
+//! arrived is read before more is awaited.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Registry, Token};
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+
+use crate::connection::{Connection, READ_BYTES};
+use crate::workers::go_together;
+
+/// About so many connections at most have requests each time that the system is asked.
+const EVENTS: usize = 256;
+/// After this time the thread's tasks have their turn, and what they wait for.
+const TURN: Duration = Duration::from_micros(500);
+/// The poller asks for more at once as long as that has found something about half of the times, of about so many.
+const HASTE_MAX: i32 = 4;
+
+/// Where a thread's poller gets its connections.
+#[derive(Debug)]
+pub struct Poller {
+    messages: UnboundedSender<Message>,
+    registry: Registry,
+}
+
+/// What a poller is told.
+enum Message {
+    /// It serves one connection more, which no runtime watches.
+    Serve(Box<Connection>),
+    /// The connection at a place goes on as a task.
+    Leave(usize),
+}
+
+impl Poller {
+    /// Starts the poller of a thread as a task of its runtime.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn start(runtime: &Handle) -> io::Result<Arc<Self>> {
+        let poll = Poll::new()?;
+        let registry = poll.registry().try_clone()?;
+        let (messages, received) = mpsc::unbounded_channel();
+        let _context = runtime.enter();
+        // SAFETY: `poll` has one descriptor, which is open as long as it is there, and nothing else is ever put in its place.
+        let poll = unsafe { AsyncFd::register_with_interest(poll, tokio::io::Interest::READABLE) };
+        let held = Held {
+            poll: poll.map_err(io::Error::from)?,
+            registry: registry.try_clone()?,
+            events: Events::with_capacity(EVENTS),
+            messages: received,
+            bells: messages.clone(),
+            places: Vec::new(),
+            free: Vec::new(),
+            ready: VecDeque::new(),
+            replied: Vec::new(),
+            running: None,
+            haste: 0,
+            now: Instant::now(),
+            buffer: vec![0; READ_BYTES].into(),
+        };
+        runtime.spawn(run(Box::new(held)));
+        Ok(Arc::new(Poller { messages, registry }))
+    }
+
+    /// Serves a connection that no runtime watches, and that needs no task.
+    pub fn serve(&self, connection: Box<Connection>) {
+        // If the runtime has ended, so does the connection.
+        let _ = self.messages.send(Message::Serve(connection));
+    }
+
+    /// The connection goes on as a task, although the poller that has it was handed over.
+    fn release(&self, mut connection: Box<Connection>) {
+        forget(&self.registry, &mut connection);
+        connection.spawn();
+    }
+}
+
+/// With what a connection that a poller serves is told to go on as a task.
+#[derive(Debug)]
+pub struct Bell {
+    messages: UnboundedSender<Message>,
+    place: usize,
+}
+
+impl Bell {
+    /// Has the connection go on as a task. (If another connection has its place already, that one does, which changes nothing
+    /// for its client.)
+    pub fn ring(&self) {
+        // If the runtime has ended, so has the connection.
+        let _ = self.messages.send(Message::Leave(self.place));
+    }
+}
+
+/// What a poller has.
+struct Held {
+    poll: AsyncFd<Poll>,
+    registry: Registry,
+    events: Events,
+    messages: UnboundedReceiver<Message>,
+    bells: UnboundedSender<Message>,
+    /// The connections. The place of one is its token. None is there while the connection runs commands, or if it is free.
+    places: Vec<Option<Box<Connection>>>,
+    /// The places that are free.
+    free: Vec<usize>,
+    ready: VecDeque<Ready>,
+    /// Where the connections are that have replies to send.
+    replied: Vec<usize>,
+    /// Where the connection belongs that runs commands.
+    running: Option<usize>,
+    /// Above zero if more was found when the poller asked for it at once, and below if not.
+    haste: i32,
+    /// About what time it is.
+    now: Instant,
+    /// Where requests arrive.
+    buffer: Box<[u8]>,
+}
+
+/// A connection at which something has arrived.
+#[derive(Clone, Copy)]
+struct Ready {
+    place: usize,
+    /// Whether the client sends no more. The system does not say so again.
+    ends: bool,
+}
+
+thread_local! {
+    /// The poller that runs commands of a connection on this thread.
+    static POLLING: Cell<Option<Box<Held>>> = const { Cell::new(None) };
+}
+
+/// Hands the poller to which the current thread belongs over to a task, since what the thread does may take long. The connection
+/// for which it does that goes on as a task afterwards.
+pub fn hand_over() {
+    if let Some(mut held) = POLLING.take() {
+        held.free.extend(held.running.take());
+        Handle::current().spawn(run(held));
+    }
+}
+
+async fn run(mut held: Box<Held>) {
+    let mut end = held.begin_turn();
+    loop {
+        let are_several = held.ready.len() > 1;
+        held = match held.serve_ready(end) {
+            Some(held) => held,
+            // Another task has it.
+            None => return,
+        };
+        if are_several {
+            held.haste = held.haste.max(0);
+        }
+        // While replies were sent, the clients that got the first ones have often asked for more.
+        if held.haste >= 0 || !held.ready.is_empty() {
+            let Held { poll, events, ready, .. } = &mut *held;
+            let before = ready.len();
+            ask(poll.get_mut(), events, ready);
+            let change = if ready.len() > before { 1 } else { -1 };
+            held.haste = (held.haste + change).clamp(-HASTE_MAX, HASTE_MAX);
+        }
+        if !held.ready.is_empty() {
+            if held.now > end {
+                while let Ok(message) = held.messages.try_recv() {
+                    held.heed(message);
+                }
+                tokio::task::yield_now().await;
+                end = held.begin_turn();
+            }
+            continue;
+        }
+        let Held { poll, events, messages, ready, .. } = &mut *held;
+        tokio::select! {
+            message = messages.recv() => match message {
+                Some(message) => held.heed(message),
+                None => return,
+            },
+            polled = poll.readable_mut() => match polled {
+                Ok(mut guard) => {
+                    if ask(guard.get_inner_mut(), events, ready) {
+                        guard.clear_ready();
+                    }
+                }
+                // The runtime ends.
+                Err(_) => return,
+            },
+        }
+        end = held.begin_turn();
+    }
+}
+
+/// Asks the system where something has arrived. Returns whether that was all.
+fn ask(poll: &mut Poll, events: &mut Events, ready: &mut VecDeque<Ready>) -> bool {
+    // Only a signal interrupts this.
+    let asked = poll.poll(events, Some(Duration::ZERO));
+    let before = ready.len();
+    let arrived = events.iter();
+    ready.extend(
+        arrived.map(|event| Ready { place: event.token().0, ends: event.is_read_closed() }),
+    );
+    asked.is_ok() && ready.len() - before < EVENTS
+}
+
+/// Has the system tell nothing more of a connection.
+fn forget(registry: &Registry, connection: &mut Connection) {
+    connection.client().set_bell(None);
+    // It does so in any case when the socket is closed.
+    if let Ok(descriptor) = connection.socket().descriptor() {
+        let _ = registry.deregister(&mut SourceFd(&descriptor.as_raw_fd()));
+    }
+}
+
+impl Held {
+    /// Notes that the thread has waited, or its tasks have had their turn. Returns when they have it again.
+    fn begin_turn(&mut self) -> Instant {
+        self.now = Instant::now();
+        self.now + TURN
+    }
+
+    /// Does what a message says.
+    fn heed(&mut self, message: Message) {
+        match message {
+            Message::Serve(connection) => self.admit(connection),
+            Message::Leave(place) => {
+                if let Some(connection) = self.places.get_mut(place).and_then(Option::take) {
+                    self.release(place, connection);
+                }
+            }
+        }
+    }
+
+    /// Begins to serve a connection.
+    fn admit(&mut self, mut connection: Box<Connection>) {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() - 1
+        });
+        // What has arrived already is told, too.
+        let watched = connection.socket().descriptor().and_then(|descriptor| {
+            let descriptor = descriptor.as_raw_fd();
+            self.registry.register(&mut SourceFd(&descriptor), Token(place), Interest::READABLE)
+        });
+        if let Err(error) = watched {
+            connection.break_off(&error);
+            return self.free.push(place);
+        }
+        let bell = Bell { messages: self.bells.clone(), place };
+        connection.client().set_bell(Some(bell));
+        // It may have been told so before it had a bell.
+        if connection.needs_task() {
+            self.release(place, connection);
+        } else {
+            self.places[place] = Some(connection);
+        }
+    }
+
+    /// A connection goes on as a task.
+    fn release(&mut self, place: usize, mut connection: Box<Connection>) {
+        self.free.push(place);
+        forget(&self.registry, &mut connection);
+        connection.spawn();
+    }
+
+    /// Ends a connection that is broken.
+    fn end(&mut self, place: usize, connection: Box<Connection>, error: &io::Error) {
+        self.free.push(place);
+        connection.break_off(error);
+    }
+
+    /// Runs the commands of the connections that are ready, up to the end of the turn, and sends their replies.
+    /// Returns nothing if the poller was handed over.
+    fn serve_ready(mut self: Box<Self>, end: Instant) -> Option<Box<Self>> {
+        for _ in 0..self.ready.len() {
+            if self.now > end {
+                break;
+            }
+            let Some(ready) = self.ready.pop_front() else { break };
+            let Ready { place, ends } = ready;
+            let taken = self.places.get_mut(place).and_then(Option::take);
+            let Some(mut connection) = taken else { continue };
+            let reads_on = match connection.receive(&mut self.buffer, self.now) {
+                // A task says good-bye.
+                Ok(0) => {
+                    self.release(place, connection);
+                    continue;
+                }
+                Ok(bytes) => ends || bytes == self.buffer.len(),
+                Err(error) => {
+                    match error.kind() {
+                        ErrorKind::WouldBlock => self.places[place] = Some(connection),
+                        ErrorKind::Interrupted => {
+                            self.places[place] = Some(connection);
+                            self.ready.push_back(ready);
+                        }
+                        _ => self.end(place, connection, &error),
+                    }
+                    continue;
+                }
+            };
+            self.running = Some(place);
+            POLLING.set(Some(self));
+            // A procedure that panics ends its connection, and no other one.
+            let answered = catch_unwind(AssertUnwindSafe(|| connection.answer()));
+            let Some(held) = POLLING.take() else {
+                match answered {
+                    Ok(Ok(_)) => Arc::clone(connection.seat().poller()).release(connection),
+                    Ok(Err(error)) => connection.break_off(&error),
+                    Err(_) => {}
+                }
+                return None;
+            };
+            self = held;
+            self.running = None;
+            self.now = connection.last();
+            match answered {
+                Ok(Ok(true)) if !connection.seat().has_moved() => {
+                    self.places[place] = Some(connection);
+                    if go_together(false) {
+                        self.replied.push(place);
+                    } else {
+                        self.send(place);
+                    }
+                    if reads_on {
+                        self.ready.push_back(ready);
+                    }
+                }
+                Ok(Ok(_)) => self.release(place, connection),
+                Ok(Err(error)) => self.end(place, connection, &error),
+                Err(_) => self.free.push(place),
+            }
+        }
+        let mut replied = std::mem::take(&mut self.replied);
+        replied.drain(..).for_each(|place| self.send(place));
+        self.replied = replied;
+        Some(self)
+    }
+
+    /// Sends the replies of a connection.
+    fn send(&mut self, place: usize) {
+        let Some(connection) = &mut self.places[place] else { return };
+        let sent = connection.send_now();
+        if !matches!(sent, Ok(true))
+            && let Some(connection) = self.places[place].take()
+        {
+            match sent {
+                Ok(_) => self.release(place, connection),
+                Err(error) => self.end(place, connection, &error),
+            }
+        }
+    }
+}
