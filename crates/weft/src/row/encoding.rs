@@ -336,13 +336,31 @@ fn push_terminated(bytes: &[u8], encoder: &mut impl KeyEncoder) {
 #[inline]
 fn push_escaped(bytes: &[u8], encoder: &mut impl KeyEncoder) {
     let mut rest = bytes;
-    while let Some(position) = rest.iter().position(|&byte| byte <= ESCAPE) {
+    while let Some(position) = position_of_escaped(rest) {
         encoder.push_slice(&rest[..position]);
         encoder.push(u64::from(ESCAPE), 1);
         encoder.push(u64::from(rest[position] + 1), 1);
         rest = &rest[position + 1..];
     }
     encoder.push_slice(rest);
+}
+
+/// Returns where the first byte is that is written as two. Looks at eight bytes at a time, since there is mostly none.
+#[inline]
+fn position_of_escaped(bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const { assert!(ESCAPE == 1) };
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (number, word) in words.iter().enumerate() {
+        // The escaped bytes are now those that are 0. The lowest bit that is left belongs to the first of them.
+        let word = u64::from_le_bytes(*word) & !ONES;
+        let zeros = word.wrapping_sub(ONES) & !word & (ONES << 7);
+        if zeros != 0 {
+            return Some(8 * number + zeros.trailing_zeros() as usize / 8);
+        }
+    }
+    let position = rest.iter().position(|&byte| byte <= ESCAPE);
+    position.map(|position| 8 * words.len() + position)
 }
 
 const fn array_width_bytes(capacity: usize) -> Option<usize> {
