@@ -20,6 +20,7 @@ use serde_json::json;
 use smallvec::SmallVec;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weft::htm::word::Ordering;
+use weft::{CommitToken, Database};
 
 use crate::batch::{BATCH_REQUESTS, Batch, Request};
 use crate::blocked::{AwaitedTurn, Blocked, Pause};
@@ -250,7 +251,7 @@ impl Connection {
             self.run_commands().await?;
             self.count_memory()?;
             let waits = self.session.awaited().is_some();
-            if waits || self.session.is_slow() {
+            if self.session.is_slow() {
                 self.plain = 0;
             }
             workers::reply_together(waits).await;
@@ -318,24 +319,24 @@ impl Connection {
         Ok(bytes)
     }
 
-    /// Runs the commands that have arrived, without waiting for anything. Returns whether their replies can be sent, and nothing
-    /// but requests is awaited then. If not, the connection has to go on as a task.
+    /// Runs the commands that have arrived, without waiting for anything.
     ///
     /// # Errors
     /// The client is to be closed, or the connection is broken.
-    pub fn answer(&mut self) -> io::Result<bool> {
+    pub fn answer(&mut self) -> io::Result<Answer> {
         loop {
             match self.advance()? {
                 Halt::Silent => break,
                 Halt::Full => {
                     self.count_memory()?;
-                    if !self.settle_now() || !self.send_now()? {
-                        return Ok(false);
+                    if !matches!(self.settle_now(), Answer::Complete) || !self.send_now()? {
+                        self.plain = 0;
+                        return Ok(Answer::Unfinished);
                     }
                 }
                 Halt::Paused | Halt::Turn => {
                     self.plain = 0;
-                    return Ok(false);
+                    return Ok(Answer::Unfinished);
                 }
             }
         }
@@ -343,15 +344,30 @@ impl Connection {
         Ok(self.settle_now())
     }
 
-    /// Does what [`Self::settle`] does if it has nothing to wait for. Returns whether that is so.
-    fn settle_now(&mut self) -> bool {
-        if self.session.is_slow() || self.session.awaited().is_some() || self.needs_task() {
+    /// Does what [`Self::settle`] does if it has nothing to wait for.
+    fn settle_now(&mut self) -> Answer {
+        if self.session.is_slow() || self.needs_task() {
             self.plain = 0;
-            return false;
+            return Answer::Unfinished;
         }
+        match self.session.awaited() {
+            Some(commit) => Answer::Waits(commit),
+            None => {
+                self.note_durable();
+                Answer::Complete
+            }
+        }
+    }
+
+    /// Notes that all is on the disk which the replies show.
+    pub fn note_durable(&mut self) {
         self.count_commands();
         (self.session.waits, self.session.token) = (false, None);
-        true
+    }
+
+    /// Returns the database.
+    pub fn database(&self) -> &Database {
+        &self.session.server.database
     }
 
     /// Sends the replies as far as the socket takes them. Returns whether it has taken all of them.
@@ -728,6 +744,16 @@ enum Served {
     Rests,
     /// It has ended.
     Ends,
+}
+
+/// What a connection needs after it has run the commands that have arrived.
+pub enum Answer {
+    /// The replies can be sent.
+    Complete,
+    /// The replies can be sent when this commit is on the disk.
+    Waits(CommitToken),
+    /// It has to wait for something else: it goes on as a task.
+    Unfinished,
 }
 
 /// Why a connection does not run the next command.

@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,8 +28,11 @@ use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
-use crate::connection::{Connection, READ_BYTES};
-use crate::workers::go_together;
+use weft::{CommitToken, Failure};
+
+use crate::connection::{Answer, Connection, READ_BYTES};
+use crate::syncer::Syncer;
+use crate::workers::{Replies, go_together};
 
 /// About so many connections at most have requests each time that the system is asked.
 const EVENTS: usize = 256;
@@ -57,7 +61,7 @@ impl Poller {
     ///
     /// # Errors
     /// The system refuses it.
-    pub fn start(runtime: &Handle) -> io::Result<Arc<Self>> {
+    pub fn start(runtime: &Handle, syncer: &Arc<Syncer>) -> io::Result<Arc<Self>> {
         let poll = Poll::new()?;
         let registry = poll.registry().try_clone()?;
         let (messages, received) = mpsc::unbounded_channel();
@@ -75,6 +79,10 @@ impl Poller {
             ready: VecDeque::new(),
             replied: Vec::new(),
             running: None,
+            syncer: Arc::clone(syncer),
+            waiting: Vec::new(),
+            syncing: None,
+            durable_epoch: None,
             haste: 0,
             now: Instant::now(),
             buffer: vec![0; READ_BYTES].into(),
@@ -119,8 +127,8 @@ struct Held {
     events: Events,
     messages: UnboundedReceiver<Message>,
     bells: UnboundedSender<Message>,
-    /// The connections. The place of one is its token. None is there while the connection runs commands, or if it is free.
-    places: Vec<Option<Box<Connection>>>,
+    /// The connections. The place of one is its token.
+    places: Vec<Place>,
     /// The places that are free.
     free: Vec<usize>,
     ready: VecDeque<Ready>,
@@ -128,6 +136,13 @@ struct Held {
     replied: Vec<usize>,
     /// Where the connection belongs that runs commands.
     running: Option<usize>,
+    syncer: Arc<Syncer>,
+    /// Where the connections are that wait for the disk.
+    waiting: Vec<usize>,
+    /// Waits for this commit of theirs.
+    syncing: Option<(CommitToken, Syncing)>,
+    /// Up to which epoch all was on the disk when the poller looked.
+    durable_epoch: Option<u64>,
     /// Above zero if more was found when the poller asked for it at once, and below if not.
     haste: i32,
     /// About what time it is.
@@ -135,6 +150,19 @@ struct Held {
     /// Where requests arrive.
     buffer: Box<[u8]>,
 }
+
+/// A place of a connection.
+enum Place {
+    /// No connection is there, or it runs commands.
+    Empty,
+    /// A connection that waits for requests.
+    Silent(Box<Connection>),
+    /// A connection whose replies wait until a commit is on the disk, and what has arrived since then.
+    Waiting(Box<Connection>, CommitToken, Option<Ready>),
+}
+
+/// Waits until a commit is on the disk.
+type Syncing = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 
 /// A connection at which something has arrived.
 #[derive(Clone, Copy)]
@@ -178,8 +206,10 @@ async fn run(mut held: Box<Held>) {
             let change = if ready.len() > before { 1 } else { -1 };
             held.haste = (held.haste + change).clamp(-HASTE_MAX, HASTE_MAX);
         }
+        held.look_at_disk();
         if !held.ready.is_empty() {
             if held.now > end {
+                held.begin_sync();
                 while let Ok(message) = held.messages.try_recv() {
                     held.heed(message);
                 }
@@ -188,7 +218,11 @@ async fn run(mut held: Box<Held>) {
             }
             continue;
         }
-        let Held { poll, events, messages, ready, .. } = &mut *held;
+        if held.begin_sync() {
+            end = held.begin_turn();
+            continue;
+        }
+        let Held { poll, events, messages, ready, syncing, .. } = &mut *held;
         tokio::select! {
             message = messages.recv() => match message {
                 Some(message) => held.heed(message),
@@ -203,6 +237,9 @@ async fn run(mut held: Box<Held>) {
                 // The runtime ends.
                 Err(_) => return,
             },
+            synced = async { (&mut syncing.as_mut().expect("it is there").1).await }, if syncing.is_some() => {
+                held.end_sync(synced);
+            }
         }
         end = held.begin_turn();
     }
@@ -241,7 +278,7 @@ impl Held {
         match message {
             Message::Serve(connection) => self.admit(connection),
             Message::Leave(place) => {
-                if let Some(connection) = self.places.get_mut(place).and_then(Option::take) {
+                if let Some(connection) = self.take(place) {
                     self.release(place, connection);
                 }
             }
@@ -251,7 +288,7 @@ impl Held {
     /// Begins to serve a connection.
     fn admit(&mut self, mut connection: Box<Connection>) {
         let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push(None);
+            self.places.push(Place::Empty);
             self.places.len() - 1
         });
         // What has arrived already is told, too.
@@ -269,7 +306,33 @@ impl Held {
         if connection.needs_task() {
             self.release(place, connection);
         } else {
-            self.places[place] = Some(connection);
+            self.places[place] = Place::Silent(connection);
+        }
+    }
+
+    /// Takes the connection from a place, whatever it waits for.
+    fn take(&mut self, place: usize) -> Option<Box<Connection>> {
+        match std::mem::replace(self.places.get_mut(place)?, Place::Empty) {
+            Place::Empty => None,
+            Place::Silent(connection) => Some(connection),
+            Place::Waiting(connection, ..) => {
+                self.waiting.retain(|waiting| *waiting != place);
+                Some(connection)
+            }
+        }
+    }
+
+    /// Takes a connection that is ready. If it still waits for the disk, it is ready afterwards.
+    fn take_ready(&mut self, ready: Ready) -> Option<Box<Connection>> {
+        let place = self.places.get_mut(ready.place)?;
+        if let Place::Waiting(_, _, later) = place {
+            let ends = ready.ends || later.is_some_and(|later| later.ends);
+            *later = Some(Ready { ends, ..ready });
+            return None;
+        }
+        match std::mem::replace(place, Place::Empty) {
+            Place::Silent(connection) => Some(connection),
+            _ => None,
         }
     }
 
@@ -295,8 +358,7 @@ impl Held {
             }
             let Some(ready) = self.ready.pop_front() else { break };
             let Ready { place, ends } = ready;
-            let taken = self.places.get_mut(place).and_then(Option::take);
-            let Some(mut connection) = taken else { continue };
+            let Some(mut connection) = self.take_ready(ready) else { continue };
             let reads_on = match connection.receive(&mut self.buffer, self.now) {
                 // A task says good-bye.
                 Ok(0) => {
@@ -306,9 +368,9 @@ impl Held {
                 Ok(bytes) => ends || bytes == self.buffer.len(),
                 Err(error) => {
                     match error.kind() {
-                        ErrorKind::WouldBlock => self.places[place] = Some(connection),
+                        ErrorKind::WouldBlock => self.places[place] = Place::Silent(connection),
                         ErrorKind::Interrupted => {
-                            self.places[place] = Some(connection);
+                            self.places[place] = Place::Silent(connection);
                             self.ready.push_back(ready);
                         }
                         _ => self.end(place, connection, &error),
@@ -332,8 +394,8 @@ impl Held {
             self.running = None;
             self.now = connection.last();
             match answered {
-                Ok(Ok(true)) if !connection.seat().has_moved() => {
-                    self.places[place] = Some(connection);
+                Ok(Ok(Answer::Complete)) if !connection.seat().has_moved() => {
+                    self.places[place] = Place::Silent(connection);
                     if go_together(false) {
                         self.replied.push(place);
                     } else {
@@ -342,6 +404,12 @@ impl Held {
                     if reads_on {
                         self.ready.push_back(ready);
                     }
+                }
+                Ok(Ok(Answer::Waits(commit))) => {
+                    go_together(true);
+                    let later = reads_on.then_some(ready);
+                    self.places[place] = Place::Waiting(connection, commit, later);
+                    self.waiting.push(place);
                 }
                 Ok(Ok(_)) => self.release(place, connection),
                 Ok(Err(error)) => self.end(place, connection, &error),
@@ -356,15 +424,98 @@ impl Held {
 
     /// Sends the replies of a connection.
     fn send(&mut self, place: usize) {
-        let Some(connection) = &mut self.places[place] else { return };
+        let Place::Silent(connection) = &mut self.places[place] else { return };
         let sent = connection.send_now();
         if !matches!(sent, Ok(true))
-            && let Some(connection) = self.places[place].take()
+            && let Some(connection) = self.take(place)
         {
             match sent {
                 Ok(_) => self.release(place, connection),
                 Err(error) => self.end(place, connection, &error),
             }
         }
+    }
+
+    /// Has the commits written for which connections wait, unless that is under way. Returns whether they are on the disk.
+    fn begin_sync(&mut self) -> bool {
+        if self.syncing.is_some() {
+            return false;
+        }
+        let waiting = self.waiting.iter().filter_map(|place| match &self.places[*place] {
+            Place::Waiting(connection, commit, _) => Some((*commit, connection)),
+            _ => None,
+        });
+        let Some((commit, connection)) = waiting.max_by_key(|(commit, _)| *commit) else {
+            return false;
+        };
+        let database = connection.database();
+        let synced = match Replies::most_wait() {
+            true => self.syncer.sync(database, commit),
+            false => None,
+        };
+        match synced {
+            Some(synced) => {
+                self.end_sync(synced);
+                true
+            }
+            None => {
+                self.syncing = Some((commit, Box::pin(database.when_durable(commit))));
+                false
+            }
+        }
+    }
+
+    /// The commits for which connections have waited are on the disk, or cannot be written.
+    fn end_sync(&mut self, synced: Result<(), Failure>) {
+        self.syncing = None;
+        match synced {
+            Ok(()) => self.look_at_disk(),
+            // A task says why.
+            Err(_) => {
+                for place in std::mem::take(&mut self.waiting) {
+                    if let Some(connection) = self.take(place) {
+                        self.release(place, connection);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends the replies whose commits are on the disk.
+    fn look_at_disk(&mut self) {
+        let Some(Place::Waiting(first, ..)) =
+            self.waiting.first().map(|place| &self.places[*place])
+        else {
+            return;
+        };
+        let durable = first.database().durable_epoch();
+        if durable == self.durable_epoch {
+            return;
+        }
+        self.durable_epoch = durable;
+        self.syncing.take_if(|(commit, _)| durable >= Some(commit.epoch()));
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.retain(|&place| match std::mem::replace(&mut self.places[place], Place::Empty) {
+            Place::Waiting(connection, commit, later) if durable >= Some(commit.epoch()) => {
+                self.resume(place, connection, later);
+                false
+            }
+            other => {
+                self.places[place] = other;
+                true
+            }
+        });
+        self.waiting = waiting;
+    }
+
+    /// A connection waits no more for the disk.
+    fn resume(&mut self, place: usize, mut connection: Box<Connection>, later: Option<Ready>) {
+        if connection.seat().has_moved() {
+            return self.release(place, connection);
+        }
+        connection.note_durable();
+        self.places[place] = Place::Silent(connection);
+        self.send(place);
+        self.ready.extend(later);
     }
 }

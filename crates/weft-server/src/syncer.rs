@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
-use weft::{CommitToken, Failure};
+use weft::{CommitToken, Database, Failure};
 
 use crate::server::Server;
 
@@ -116,6 +116,17 @@ impl Syncer {
             }
         }
         server.database.when_durable(commit).await
+    }
+
+    /// Waits until a commit is on the disk, on the thread that serves the connections. Does nothing if the disk is slow.
+    pub fn sync(&self, database: &Database, commit: CommitToken) -> Option<Result<(), Failure>> {
+        if self.state().disk.is_slow(Instant::now) {
+            return None;
+        }
+        let start = Instant::now();
+        let result = database.wait_durable(commit);
+        self.state().disk.note(start, start.elapsed());
+        Some(result)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

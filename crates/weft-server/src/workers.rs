@@ -95,7 +95,8 @@ impl Workers {
         let runtimes = (0..threads).map(|_| runtime()).collect::<io::Result<Vec<_>>>()?;
         let thread = |runtime: &Runtime| {
             let runtime = runtime.handle().clone();
-            let (syncer, poller) = (Syncer::start(&runtime), Poller::start(&runtime)?);
+            let syncer = Syncer::start(&runtime);
+            let poller = Poller::start(&runtime, &syncer)?;
             Ok(Thread { runtime, syncer, poller, connections: Word::new(0) })
         };
         let threads = runtimes.iter().map(thread).collect::<io::Result<_>>()?;
@@ -409,7 +410,7 @@ thread_local! {
 
 /// What a thread's connections have done since it slept, and between the two sleeps before.
 #[derive(Debug)]
-struct Replies {
+pub struct Replies {
     now: Cell<Burst>,
     before: Cell<Burst>,
 }
@@ -443,7 +444,7 @@ impl Replies {
     }
 
     /// Returns whether half of the replies or more wait for the disk.
-    fn most_wait() -> bool {
+    pub fn most_wait() -> bool {
         REPLIES.with(|Replies { now, before }| {
             let (now, before) = (now.get(), before.get());
             2 * (now.waited + before.waited) >= now.replies + before.replies

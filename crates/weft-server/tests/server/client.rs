@@ -86,6 +86,12 @@ impl TestServer {
     pub fn client(&self) -> Client {
         Client::new(self.address)
     }
+
+    /// Stops the server, which says that it cannot make its last commits durable.
+    pub fn stop_with_failed_log(mut self) {
+        drop(self.stop.take());
+        assert!(self.thread.take().is_some_and(|thread| thread.join().is_err()));
+    }
 }
 
 impl Drop for TestServer {

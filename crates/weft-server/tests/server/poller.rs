@@ -3,12 +3,16 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
+use weft::durability::SimulatedDisk;
 use weft::htm::word::{Ordering, Word};
-use weft_server::Options;
+use weft::{Database, DurabilityOptions};
+use weft_server::{Options, Server, StoreOptions};
 
 use crate::client::TestServer;
+use crate::durable::Directory;
 
 /// A request, and its reply.
 fn exchange(random: &mut fastrand::Rng) -> (Vec<u8>, Vec<u8>) {
@@ -16,17 +20,34 @@ fn exchange(random: &mut fastrand::Rng) -> (Vec<u8>, Vec<u8>) {
         0 => random.usize(..100_000),
         _ => random.usize(..50),
     });
+    if random.bool() {
+        let request = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n{text}\r\n", text.len());
+        return (request.into_bytes(), b"+OK\r\n".to_vec());
+    }
     let request = format!("*2\r\n$4\r\nECHO\r\n${}\r\n{text}\r\n", text.len());
     (request.into_bytes(), format!("${}\r\n{text}\r\n", text.len()).into_bytes())
 }
 
 #[test]
 fn all_that_has_arrived_is_answered_although_the_client_sends_no_more() {
+    send_all_and_end(&TestServer::new(), 100);
+}
+
+#[test]
+fn all_that_has_arrived_is_answered_when_it_is_on_the_disk() {
+    let directory = Directory::new("poller");
+    let synced = Some((directory.0.clone(), DurabilityOptions::new()));
+    let store = StoreOptions { directory: synced, memory_limit: None };
+    let options = Options { store, ..Options::default() };
+    send_all_and_end(&TestServer::with(options), 50);
+}
+
+/// Sends requests in pieces of any length, and no more after them. Compares the replies, until the connection ends.
+fn send_all_and_end(server: &TestServer, rounds: usize) {
     let seed = fastrand::u64(..);
     eprintln!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    let server = TestServer::new();
-    for _ in 0..100 {
+    for _ in 0..rounds {
         let mut stream = TcpStream::connect(server.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         // So the connection is no task any more.
@@ -133,4 +154,34 @@ fn clients_change_between_commands_that_wait_and_commands_that_do_not() {
             assert_eq!(client.say("DEBUG SLEEP 0.001"), "+OK");
         }
     });
+}
+
+#[test]
+fn replies_that_wait_for_a_log_that_fails_are_errors() {
+    let disk = SimulatedDisk::new(1);
+    let builder = weft_server::with_tables(Database::builder()).directory("/db");
+    let builder = builder.backend(Arc::new(disk.clone()), false);
+    let server = Server::builder().options(Options::default()).database(builder.open().unwrap());
+    let server = TestServer::of(server.open().unwrap());
+    let failed = Word::new(0);
+    server.with_clients(8, |number, mut client| {
+        for round in 0.. {
+            if number == 0 && round == 20 {
+                disk.fail_sync(disk.syncs() + 1);
+            }
+            client.send(format!("SET key{number} {round}\r\n").as_bytes());
+            match client.read().map(|reply| reply.shown()) {
+                Some(reply) if reply == "+OK" => {}
+                reply => {
+                    let reply = reply.expect("the client hears what has happened");
+                    assert!(reply.starts_with("-MISCONF"), "{reply}");
+                    break;
+                }
+            }
+        }
+        failed.fetch_add(1, Ordering::Relaxed);
+    });
+    assert_eq!(failed.load(Ordering::Relaxed), 8);
+    assert!(server.client().say("SET key value").starts_with("-MISCONF"));
+    server.stop_with_failed_log();
 }
