@@ -208,12 +208,18 @@ async fn run(mut held: Box<Held>) {
         }
         held.look_at_disk();
         if !held.ready.is_empty() {
+            // The time for which replies were sent is no work of the next command.
+            held.now = Instant::now();
             if held.now > end {
                 held.begin_sync();
                 while let Ok(message) = held.messages.try_recv() {
                     held.heed(message);
                 }
-                tokio::task::yield_now().await;
+                tokio::select! {
+                    biased;
+                    synced = synced(&mut held.syncing) => held.end_sync(synced),
+                    () = tokio::task::yield_now() => {}
+                }
                 end = held.begin_turn();
             }
             continue;
@@ -237,11 +243,17 @@ async fn run(mut held: Box<Held>) {
                 // The runtime ends.
                 Err(_) => return,
             },
-            synced = async { (&mut syncing.as_mut().expect("it is there").1).await }, if syncing.is_some() => {
-                held.end_sync(synced);
-            }
+            synced = synced(syncing) => held.end_sync(synced),
         }
         end = held.begin_turn();
+    }
+}
+
+/// Waits for the disk; for ever if nothing is being written.
+async fn synced(syncing: &mut Option<(CommitToken, Syncing)>) -> Result<(), Failure> {
+    match syncing {
+        Some((_, syncing)) => syncing.await,
+        None => std::future::pending().await,
     }
 }
 
