@@ -758,7 +758,7 @@ pub enum Answer {
 
 /// Why a connection does not run the next command.
 enum Halt {
-    /// There is none that has arrived, or the connection closes.
+    /// No other one has arrived, or the connection closes.
     Silent,
     /// The command before it waits for something: see [`Session::pause`].
     Paused,
