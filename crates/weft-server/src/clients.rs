@@ -24,6 +24,8 @@ pub struct Client {
     pub space: Word,
     /// Its last command: its place in the table of commands.
     pub last_command: Word,
+    /// How much memory its connection holds.
+    pub held_bytes: Word,
     /// When it sent something last, in milliseconds after it has connected.
     last_active: Word,
     /// Whether the connection is to end.
@@ -107,14 +109,16 @@ impl Client {
         self.last_active.store(millis, Ordering::Relaxed);
     }
 
-    /// Returns the client as a line of `CLIENT LIST`.
+    /// Returns the client as a line of `CLIENT LIST`. Clients such as redis-py need all of these fields. Of those about memory
+    /// and subscriptions the server knows only `tot-mem`; the others are always the same.
     pub fn line(&self) -> String {
         let texts = self.texts().clone();
         let age = self.connected.elapsed();
         let active = std::time::Duration::from_millis(self.last_active.load(Ordering::Relaxed));
         let last = usize::try_from(self.last_command.load(Ordering::Relaxed)).ok();
         format!(
-            "id={} addr={} laddr={} name={} age={} idle={} db={} cmd={} user={} lib-name={} lib-ver={}",
+            "id={} addr={} laddr={} name={} age={} idle={} db={} sub=0 psub=0 ssub=0 multi=-1 qbuf=0 qbuf-free=0 \
+             argv-mem=0 obl=0 oll=0 omem=0 tot-mem={} cmd={} user={} lib-name={} lib-ver={}",
             self.id,
             self.addresses.0,
             self.addresses.1,
@@ -122,6 +126,7 @@ impl Client {
             age.as_secs(),
             age.saturating_sub(active).as_secs(),
             self.space.load(Ordering::Relaxed),
+            self.held_bytes.load(Ordering::Relaxed),
             last.and_then(|last| COMMANDS.get(last)).map_or("NULL", |command| command.name),
             texts.user,
             texts.library,
@@ -162,6 +167,7 @@ impl Clients {
             texts: Mutex::default(),
             space: Word::new(0),
             last_command: Word::new(u64::MAX),
+            held_bytes: Word::new(0),
             last_active: Word::new(0),
             is_stopped: Word::new(0),
             stop: Notify::new(),

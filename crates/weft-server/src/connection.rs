@@ -231,6 +231,7 @@ impl Connection {
         }
         let (server, before) = (&self.session.server, self.counted as u64);
         self.counted = held;
+        self.session.client.held_bytes.store(held as u64, Ordering::Relaxed);
         let more = (held as u64).wrapping_sub(before);
         let all = server.clients_bytes.fetch_add(more, Ordering::Relaxed).wrapping_add(more);
         let limit = server.clients_bytes_max.load(Ordering::Relaxed);
@@ -268,7 +269,7 @@ impl Connection {
                 }
                 return self.stream.shutdown().await.map(|()| Served::Ends);
             }
-            self.plain += 1;
+            self.plain = self.plain.saturating_add(1);
         }
     }
 

@@ -13,8 +13,8 @@ use crate::server::Server;
 use crate::stop::Done;
 use crate::tables::{SPACES, expiring};
 
-const SECTIONS: [&str; 7] =
-    ["server", "clients", "memory", "persistence", "stats", "replication", "keyspace"];
+const SECTIONS: [&str; 8] =
+    ["server", "clients", "memory", "persistence", "stats", "replication", "cluster", "keyspace"];
 
 /// `INFO`
 pub fn info(call: &Call<'_>, reply: &mut Reply) -> Done {
@@ -50,6 +50,8 @@ fn rows(call: &Call<'_>, section: &str) -> Done<Vec<(String, String)>> {
             row("redis_version", &REDIS_VERSION);
             row("redis_mode", &"standalone");
             row("weft_version", &env!("CARGO_PKG_VERSION"));
+            row("os", &format!("{} {}", std::env::consts::OS, std::env::consts::ARCH));
+            row("arch_bits", &usize::BITS);
             row("process_id", &std::process::id());
             row("uptime_in_seconds", &server.started.elapsed().as_secs());
             row("uptime_in_days", &(server.started.elapsed().as_secs() / 86_400));
@@ -68,6 +70,7 @@ fn rows(call: &Call<'_>, section: &str) -> Done<Vec<(String, String)>> {
         }
         "persistence" => persistence(server, &mut row),
         "replication" => replication::info(server, &mut row),
+        "cluster" => row("cluster_enabled", &0),
         "stats" => {
             let counters = &server.counters;
             let metrics = server.database.metrics();
