@@ -52,9 +52,7 @@ impl Socket {
         };
         Ok(())
     }
-}
 
-impl Socket {
     /// Takes what has arrived at a detached socket. Returns how many bytes; 0 if the other end sends no more.
     ///
     /// # Errors
@@ -95,34 +93,6 @@ macro_rules! poll {
     };
 }
 
-impl AsyncRead for Socket {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        poll!(self.poll_read(context, buffer))
-    }
-}
-
-impl AsyncWrite for Socket {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        poll!(self.poll_write(context, bytes))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        poll!(self.poll_flush(context))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        poll!(self.poll_shutdown(context))
-    }
-}
-
 /// The stream of a connection.
 #[derive(Debug)]
 pub enum Stream {
@@ -152,30 +122,41 @@ macro_rules! poll_either {
     };
 }
 
-impl AsyncRead for Stream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        poll_either!(self.poll_read(context, buffer))
-    }
+/// Reads and writes by a macro that calls a method of what is inside.
+macro_rules! read_and_write {
+    ($stream:ty, $poll:ident) => {
+        impl AsyncRead for $stream {
+            fn poll_read(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+                buffer: &mut ReadBuf<'_>,
+            ) -> Poll<io::Result<()>> {
+                $poll!(self.poll_read(context, buffer))
+            }
+        }
+
+        impl AsyncWrite for $stream {
+            fn poll_write(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+                bytes: &[u8],
+            ) -> Poll<io::Result<usize>> {
+                $poll!(self.poll_write(context, bytes))
+            }
+
+            fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+                $poll!(self.poll_flush(context))
+            }
+
+            fn poll_shutdown(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+            ) -> Poll<io::Result<()>> {
+                $poll!(self.poll_shutdown(context))
+            }
+        }
+    };
 }
 
-impl AsyncWrite for Stream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        poll_either!(self.poll_write(context, bytes))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        poll_either!(self.poll_flush(context))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        poll_either!(self.poll_shutdown(context))
-    }
-}
+read_and_write!(Socket, poll);
+read_and_write!(Stream, poll_either);

@@ -62,12 +62,12 @@ impl Syncer {
             let mut waiting = std::mem::take(&mut self.state().waiting);
             // The last commit first: when it is on the disk, all others are, too.
             waiting.sort_unstable_by_key(|waiting| std::cmp::Reverse(waiting.commit));
-            let start = Instant::now();
-            for Waiting { server, commit, synced } in waiting {
-                // The connection may have ended.
-                let _ = synced.send(server.database.wait_durable(commit));
-            }
-            self.state().disk.note(start, start.elapsed());
+            self.note_time_of(|| {
+                for Waiting { server, commit, synced } in waiting {
+                    // The connection may have ended.
+                    let _ = synced.send(server.database.wait_durable(commit));
+                }
+            });
         }
     }
 
@@ -123,10 +123,15 @@ impl Syncer {
         if self.state().disk.is_slow(Instant::now) {
             return None;
         }
+        Some(self.note_time_of(|| database.wait_durable(commit)))
+    }
+
+    /// Notes how long a sync takes.
+    fn note_time_of<R>(&self, sync: impl FnOnce() -> R) -> R {
         let start = Instant::now();
-        let result = database.wait_durable(commit);
+        let result = sync();
         self.state().disk.note(start, start.elapsed());
-        Some(result)
+        result
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
