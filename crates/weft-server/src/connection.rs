@@ -8,6 +8,7 @@
 //! A connection begins as a task of its thread's runtime, which can wait for anything. One that has waited for nothing but
 //! requests for some time goes to its thread's [poller](crate::poller), and comes back when it has to wait for something else.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::ops::Range;
@@ -701,6 +702,7 @@ impl Connection {
             None => self.session.server.idle_seconds.load(Ordering::Relaxed),
         };
         let client = Arc::clone(&self.session.client);
+        let awake_until = self.session.awake_until();
         let read = async {
             let read = self.read_input();
             match seconds {
@@ -715,6 +717,7 @@ impl Connection {
             () = client.stopped() => 0,
             () = has_messages(mailbox.as_deref()) => return Ok(Next::Messages),
             bytes = read => bytes?,
+            never = stay_awake(awake_until) => match never {},
         };
         Ok(if bytes > 0 { Next::Input } else { Next::End })
     }
@@ -786,6 +789,16 @@ async fn until(time: Option<Instant>) {
         Some(time) => tokio::time::sleep_until(time.into()).await,
         None => std::future::pending().await,
     }
+}
+
+/// Keeps the thread awake until a time, and then waits for ever.
+async fn stay_awake(until: Option<Instant>) -> Infallible {
+    if let Some(until) = until {
+        while Instant::now() < until {
+            tokio::task::yield_now().await;
+        }
+    }
+    std::future::pending().await
 }
 
 /// Waits until a mailbox has messages.

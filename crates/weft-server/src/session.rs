@@ -794,6 +794,11 @@ impl Session {
         self.watch_now(names, reply)
     }
 
+    /// Returns until when the thread is to stay awake for the client's next request: see [`Turn::awake_until`].
+    pub fn awake_until(&self) -> Option<Instant> {
+        self.turn.as_ref()?.awake_until()
+    }
+
     /// Watches keys after the client has waited for its turn. It has none if it has waited too long.
     pub fn watch_in_turn(&mut self, mut awaited: AwaitedTurn, reply: &mut Reply) {
         self.turn = awaited.turn.take();

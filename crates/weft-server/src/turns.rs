@@ -12,6 +12,9 @@
 //! each with one hot key. While no key is hot, `WATCH` looks at one word for that. If a turn takes too long, the clients are too
 //! slow for an order, and the key is no longer hot. While a client waits it holds no thread: its connection's task awaits a
 //! [`Notify`].
+//!
+//! All others wait while the client whose turn it is thinks, so its thread does not sleep if turns are
+//! [quick](QUICK): waking a thread takes longer than such a client's commands.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,6 +31,8 @@ const LINES: usize = 256;
 const HOT_MILLIS: u64 = 1000;
 /// How long a client may keep its turn.
 pub const TURN_MAX: Duration = Duration::from_millis(5);
+/// A turn that ends within this time is quick. For so long the thread of the next client stays awake.
+const QUICK: Duration = Duration::from_micros(100);
 /// How long a client waits for its turn.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
@@ -37,6 +42,8 @@ struct Queue {
     last: u64,
     /// The client whose turn it is, and until when.
     holder: Option<(u64, Instant)>,
+    /// Whether the turn before this one was quick.
+    was_quick: bool,
     waiting: VecDeque<(u64, Arc<Notify>)>,
 }
 
@@ -49,6 +56,7 @@ impl Queue {
             return false;
         }
         let was_long = self.holder.is_some();
+        self.was_quick &= !was_long;
         self.holder = self.waiting.pop_front().map(|(number, notify)| {
             notify.notify_one();
             (number, now + turn_max)
@@ -190,6 +198,15 @@ impl Turn {
         self.ahead().is_some()
     }
 
+    /// Returns until when the client's thread is to stay awake for its next request, if others wait for the end of its turn, and
+    /// the one before was quick.
+    pub fn awake_until(&self) -> Option<Instant> {
+        let queue = self.line().lock();
+        let (number, until) = queue.holder?;
+        let is_awaited = number == self.number && !queue.waiting.is_empty();
+        (is_awaited && queue.was_quick).then(|| until - self.turns.turn_max + QUICK)
+    }
+
     /// Waits until the client's turn comes. Returns `None` if the client has waited too long.
     pub async fn wait(self) -> Option<Self> {
         let limit = Instant::now() + WAIT_MAX;
@@ -210,7 +227,10 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let mut queue = self.line().lock();
         match queue.holder {
-            Some((number, _)) if number == self.number => queue.holder = None,
+            Some((number, until)) if number == self.number => {
+                queue.was_quick = until + QUICK > Instant::now() + self.turns.turn_max;
+                queue.holder = None;
+            }
             _ => queue.waiting.retain(|(number, _)| *number != self.number),
         }
         self.line().advance(&mut queue, self.turns.turn_max);
@@ -261,6 +281,28 @@ mod tests {
         );
         line[2] = None;
         assert!(!line[3].as_ref().unwrap().has_to_wait());
+    }
+
+    #[test]
+    fn a_thread_stays_awake_for_a_turn_that_is_awaited_after_a_quick_one() {
+        let turns = new();
+        let [first, second, third, last] = [(); 4].map(|()| join(&turns, &["a"]).unwrap());
+        assert_eq!(first.awake_until(), None, "no turn has ended");
+        // However slow the machine is, a turn that is yet to begin is quick, and one that began before is not.
+        let begin = |turn: &Turn, begun: Instant| {
+            turn.line().lock().holder = Some((turn.number, begun + LONG));
+        };
+        begin(&first, Instant::now() + LONG);
+        drop(first);
+        let until = second.awake_until().expect("others wait, and the turn before was quick");
+        assert!(until <= Instant::now() + QUICK);
+        assert_eq!(third.awake_until(), None, "it is the second one's turn");
+        begin(&second, Instant::now() - QUICK);
+        drop(second);
+        assert_eq!(third.awake_until(), None, "the turn before was slow");
+        begin(&third, Instant::now() + LONG);
+        drop(third);
+        assert_eq!(last.awake_until(), None, "no other client waits");
     }
 
     #[test]
