@@ -156,6 +156,11 @@ impl File for ReplicatedSegment {
         self.inner.allocate(bytes)
     }
 
+    fn reserve(&self, offset: u64, bytes: u64) -> io::Result<bool> {
+        // These zeros belong to no epoch.
+        self.inner.reserve(offset, bytes)
+    }
+
     fn truncate(&self, length: u64) -> io::Result<()> {
         let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = length.saturating_sub(unsynced.start);

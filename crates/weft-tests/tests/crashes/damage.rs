@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use weft::durability::{Backend, SimulatedDisk};
+use weft::durability::{Backend, SimulatedDisk, inspect};
 use weft::protocol::Dbx;
 use weft::{Acknowledge, Builder, Database, DurabilityOptions, Failure, Record};
 
@@ -15,8 +15,8 @@ use super::accounts::{Account, Bank, Posting, State, builder};
 use super::{DIRECTORY, place};
 
 fn options() -> DurabilityOptions {
-    // No spare, which would be one more file.
-    DurabilityOptions::new().threads(1).segment_bytes(1000).spare_bytes(0)
+    // No spare, which would be one more file, and no zeros, which would be longer than the log.
+    DurabilityOptions::new().threads(1).segment_bytes(1000).spare_bytes(0).reserve_bytes(0)
 }
 
 fn open_as(builder: Builder<Dbx>, disk: &SimulatedDisk) -> Result<Database<Dbx>, Failure> {
@@ -87,13 +87,46 @@ fn segments(disk: &SimulatedDisk) -> Vec<PathBuf> {
     disk.files().into_iter().filter(|path| path.starts_with("/db/log")).collect()
 }
 
+/// A process that is killed leaves the zeros into which it has not written yet.
+#[test]
+fn zeros_at_the_end_are_no_damage_and_are_cut_off() {
+    let (disk, state) = crashed();
+    let last = segments(&disk).pop().unwrap();
+    let length = disk.contents(&last).len();
+    disk.damage(&last, |bytes| bytes.resize(length + 100_000, 0));
+    let report = inspect(&disk, Path::new(DIRECTORY), 1).unwrap();
+    assert_eq!((report.problems, report.cuts), (vec![], vec![]));
+    assert_eq!(report.segments.last().unwrap().bytes, length as u64);
+    let bank = open(&disk).unwrap();
+    assert_eq!(bank.state(), state);
+    assert_eq!(bank.database.recovered().unwrap().cuts, []);
+    assert_eq!(disk.contents(&last).len(), length);
+    drop(bank);
+
+    // Half a frame was written into them.
+    let (disk, state) = crashed();
+    disk.damage(&last, |bytes| {
+        let frame = bytes[..70].to_vec();
+        bytes.extend(frame);
+        bytes.resize(length + 100_000, 0);
+    });
+    let filled = disk.contents(&last).iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let bank = open(&disk).unwrap();
+    assert_eq!(bank.state(), state);
+    let cuts = &bank.database.recovered().unwrap().cuts;
+    let [cut] = &cuts[..] else { panic!("{cuts:?}") };
+    assert_eq!((cut.offset, cut.bytes), (length as u64, (filled - length) as u64));
+    assert!(cut.what.starts_with("a frame of 84 bytes whose checksum is "), "{}", cut.what);
+    assert_eq!(disk.contents(&last).len(), length);
+}
+
 #[test]
 fn a_torn_tail_is_cut_off_and_reported() {
     let (disk, state) = crashed();
     let last = segments(&disk).pop().unwrap();
     // The last acknowledged transaction is followed by half a frame.
     disk.damage(&last, |bytes| {
-        let frame = bytes[..70].to_vec();
+        let frame = bytes[..65].to_vec();
         bytes.extend(frame);
     });
     let length = disk.contents(&last).len() as u64;
@@ -101,8 +134,8 @@ fn a_torn_tail_is_cut_off_and_reported() {
     assert_eq!(bank.state(), state);
     let cuts = &bank.database.recovered().unwrap().cuts;
     let [cut] = &cuts[..] else { panic!("{cuts:?}") };
-    assert_eq!((&cut.path, cut.offset, cut.bytes), (&last, length - 70, 70));
-    assert_eq!(cut.what, "a frame of 84 bytes, of which the file has 70");
+    assert_eq!((&cut.path, cut.offset, cut.bytes), (&last, length - 65, 65));
+    assert_eq!(cut.what, "a frame of 84 bytes, of which the file has 65");
     drop(bank);
     let bank = open(&disk).unwrap();
     assert_eq!(bank.state(), state);

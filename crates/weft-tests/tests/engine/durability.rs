@@ -489,7 +489,7 @@ fn failed_sync_stops_all_writing() {
 fn a_full_disk_stops_writing_until_there_is_space() {
     let disk = SimulatedDisk::new(7);
     let open = |disk: &SimulatedDisk| {
-        let options = DurabilityOptions::new().threads(1).spare_bytes(0);
+        let options = DurabilityOptions::new().threads(1).spare_bytes(0).reserve_bytes(0);
         builder::<Dbx>(Path::new("/db")).backend(Arc::new(disk.clone()), false).durability(options)
     };
     let fixture = Fixture::with(open(&disk));

@@ -1,9 +1,10 @@
 //! Latency of durable commits, beside a bare write and sync of as many bytes.
 //!
-//! `cargo bench -p weft --bench commit [-- --directory DIR] [--seconds N] [--clients 1,2,8,64]` prints a row for each
+//! `cargo bench -p weft --bench commit [-- --directory DIR] [--seconds N] [--clients 1,2,8,64] [--reserve BYTES]` prints a row for each
 //! number of clients. A client is a thread that updates a row of its own and waits until the update is durable, again
 //! and again. In the rows `pool` the clients submit their updates to a pool of two threads. Each round measures the
-//! bare write and sync on the same file system first, by one thread. A row is the median of several rounds.
+//! bare write and sync on the same file system first, by one thread, which appends to a file. A row is the median of several
+//! rounds. `--reserve` sets [`DurabilityOptions::reserve_bytes`].
 #![allow(missing_docs, reason = "a benchmark has no callers")]
 
 use std::error::Error;
@@ -29,12 +30,17 @@ struct Options {
     directory: PathBuf,
     seconds: f64,
     clients: Vec<usize>,
+    reserve_bytes: u64,
 }
 
 impl Options {
     fn parse() -> Result<Options, Box<dyn Error>> {
-        let mut options =
-            Options { directory: std::env::temp_dir(), seconds: 0.5, clients: vec![1, 2, 8, 64] };
+        let mut options = Options {
+            directory: std::env::temp_dir(),
+            seconds: 0.5,
+            clients: vec![1, 2, 8, 64],
+            reserve_bytes: DurabilityOptions::new().reserve_bytes,
+        };
         let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
         while let Some(name) = arguments.next() {
             let value = arguments.next().ok_or_else(|| format!("{name} needs a value"))?;
@@ -44,6 +50,7 @@ impl Options {
                 "--clients" => {
                     options.clients = value.split(',').map(str::parse).collect::<Result<_, _>>()?;
                 }
+                "--reserve" => options.reserve_bytes = value.parse()?,
                 _ => return Err(format!("{name} is not an option of this benchmark").into()),
             }
         }
@@ -108,7 +115,7 @@ fn round(
     let directory = directory.join("database");
     let database = Database::builder()
         .directory(&directory)
-        .durability(DurabilityOptions::new())
+        .durability(DurabilityOptions::new().reserve_bytes(options.reserve_bytes))
         .table::<Account>()
         .open()?;
     let accounts = database.table::<Account>()?;

@@ -77,6 +77,11 @@ pub struct DurabilityOptions {
     /// on transactions that write are refused, until there is space for so many bytes again. As long as they
     /// suffice, everything that has committed becomes durable, and reads go on. 0 for none. Default: 16 MiB.
     pub spare_bytes: u64,
+    /// How many bytes of its file the log fills with zeros at a time before it writes small groups of transactions there. Where a
+    /// sync takes long if the file grows with it, as on ext4 and XFS, commits are durable sooner: 1.4 times as many in a second
+    /// by one client on ext4. The zeros are written once more than needed, which is for nothing on file systems that never
+    /// write over bytes, such as Btrfs and ZFS. 0 for none. Default: 512 KiB.
+    pub reserve_bytes: u64,
     /// How many bytes of the log stay after a checkpoint has made them needless for recovery, so that readers of the
     /// log (the crate `weft-changes`) can be that far behind, and still go on after a restart. Whole files stay, and
     /// no more of them than fit. Default: 0.
@@ -95,6 +100,7 @@ impl Default for DurabilityOptions {
             checkpoint_log_bytes: Some(1 << 30),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             spare_bytes: 16 << 20,
+            reserve_bytes: 512 << 10,
             keep_log_bytes: 0,
         }
     }
@@ -154,6 +160,12 @@ impl DurabilityOptions {
         self
     }
 
+    /// Sets [`DurabilityOptions::reserve_bytes`].
+    pub fn reserve_bytes(mut self, bytes: u64) -> Self {
+        self.reserve_bytes = bytes;
+        self
+    }
+
     /// Sets [`DurabilityOptions::keep_log_bytes`].
     pub fn keep_log_bytes(mut self, bytes: u64) -> Self {
         self.keep_log_bytes = bytes;
@@ -167,6 +179,7 @@ impl DurabilityOptions {
             segment_bytes: self.segment_bytes,
             buffer_bytes_max: self.buffer_bytes_max,
             spare_bytes: self.spare_bytes,
+            reserve_bytes: self.reserve_bytes,
             manual,
             ..LogOptions::default()
         }

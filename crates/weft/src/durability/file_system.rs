@@ -192,11 +192,17 @@ impl File for OpenFile {
             }
         }
         // The file system cannot reserve space, so fill it.
-        let zeros = [0; 64 << 10];
-        for offset in (0..bytes).step_by(zeros.len()) {
-            self.write_at(&zeros[..zeros.len().min((bytes - offset) as usize)], offset)?;
-        }
+        self.reserve(0, bytes)?;
         self.file.sync_data()
+    }
+
+    fn reserve(&self, offset: u64, bytes: u64) -> io::Result<bool> {
+        static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+        for done in (0..bytes).step_by(ZEROS.len()) {
+            let length = ZEROS.len().min((bytes - done) as usize);
+            self.write_at(&ZEROS[..length], offset + done)?;
+        }
+        Ok(true)
     }
 
     fn truncate(&self, length: u64) -> io::Result<()> {

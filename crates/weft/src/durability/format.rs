@@ -42,6 +42,9 @@
 //! and recovery has reached the greatest `durable epoch` of any valid frame. The first group after
 //! the database was opened has the recovered epoch in both fields.
 //!
+//! A segment may end in zeros, which its logger has reserved and not written into yet. It then ends before them, behind its
+//! last frame. When a logger has left a segment, or the log has ended, they are cut off.
+//!
 //! # Torn tails
 //!
 //! What was written but not yet synced when the power failed may be there in part, sector by

@@ -82,6 +82,8 @@ pub struct LogOptions {
     pub frame_bytes: usize,
     /// How many bytes of the disk are kept for what has committed when the disk is full. Default: 0.
     pub spare_bytes: u64,
+    /// How many bytes of a segment are filled with zeros at a time before groups are written there; 0 for none. Default: 0.
+    pub reserve_bytes: u64,
     /// Runs without threads. Only the callers of [`Log::step`], and callers that have to wait, write
     /// epochs, and they do so at once. For tests that must run the same way each time. Default: false.
     pub manual: bool,
@@ -96,6 +98,7 @@ impl Default for LogOptions {
             buffer_bytes_max: 256 << 20,
             frame_bytes: PAYLOAD_BYTES,
             spare_bytes: 0,
+            reserve_bytes: 0,
             manual: false,
         }
     }

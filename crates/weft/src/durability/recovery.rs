@@ -451,7 +451,7 @@ pub(super) fn scan_all(
     visit: impl Fn(&Segment, &super::format::Frame<'_>) -> Result<(), StorageError> + Sync,
 ) -> Result<Vec<LoggerLog>, StorageError> {
     let segments: Vec<&Segment> = listing.loggers.iter().flatten().collect();
-    let total = segments.iter().map(|segment| segment.length).sum();
+    let total = segments.iter().map(|segment| segment.filled).sum();
     let done = weft_htm::word::Word::new(0);
     // Relaxed: a statistic.
     let order = weft_htm::word::Ordering::Relaxed;
@@ -459,13 +459,17 @@ pub(super) fn scan_all(
         let segment = segments[job];
         segments::scan(backend, segment, |frame| {
             let bytes = frame.payload.len() as u64 + super::format::HEADER_BYTES as u64;
-            report(done.fetch_add(bytes, order) + bytes, total);
+            // A last frame may end in zeros, which do not count in the total.
+            report((done.fetch_add(bytes, order) + bytes).min(total), total);
             visit(segment, frame)
         })
     })?;
     let mut scans = scans.into_iter();
-    let with_scans = |segments: Vec<Segment>| {
+    let with_scans = |mut segments: Vec<Segment>| {
         let scans: Vec<SegmentScan> = scans.by_ref().take(segments.len()).collect();
+        for (segment, scan) in segments.iter_mut().zip(&scans) {
+            segment.length = scan.length;
+        }
         LoggerLog { segments, scans }
     };
     Ok(listing.loggers.into_iter().map(with_scans).collect())

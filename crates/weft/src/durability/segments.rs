@@ -30,7 +30,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::backend::Backend;
+use super::backend::{Backend, File};
 use super::directory;
 use super::format::{
     Damage, Frame, FrameHeader, FrameKind, FrameReader, Next, parse_segment_name, segment_name,
@@ -48,7 +48,11 @@ pub(super) struct Segment {
     pub sealed: bool,
     /// Whether the segment before it was removed after a checkpoint.
     pub follows_removed: bool,
+    /// The length of the file. After the segment was [scanned](scan), the length of what it holds.
     pub length: u64,
+    /// What follows after this position are zeros, or bytes that were written after the segment was listed. (A frame that begins
+    /// before it may end after it.)
+    pub filled: u64,
 }
 
 /// The segments in a directory.
@@ -91,7 +95,8 @@ pub(super) fn list(
             listing.leftovers.push(path);
             continue;
         }
-        let length = length_of(backend, &path)?;
+        let file = open(backend, &path)?;
+        let length = measure(&*file, &path)?;
         let sealed = segments.sealed_length(sequence);
         if let Some(sealed) = sealed.filter(|&sealed| sealed != length) {
             let what =
@@ -101,6 +106,7 @@ pub(super) fn list(
         let follows_removed =
             sequence == segments.needed_from && segments.needed_from > segments.run_from;
         let sealed = sealed.is_some();
+        let filled = if sealed { length } else { filled_length(&*file, &path, length)? };
         listing.loggers[logger as usize].push(Segment {
             logger,
             sequence,
@@ -108,6 +114,7 @@ pub(super) fn list(
             sealed,
             follows_removed,
             length,
+            filled,
         });
     }
     for (logger, found) in listing.loggers.iter_mut().enumerate() {
@@ -144,9 +151,32 @@ pub(super) fn sequence_of(path: &Path) -> u64 {
 }
 
 pub(super) fn length_of(backend: &dyn Backend, path: &Path) -> Result<u64, StorageError> {
-    let file =
-        backend.open_read_only(path).map_err(|error| StorageError::io("open", path, &error))?;
+    measure(&*open(backend, path)?, path)
+}
+
+fn open(backend: &dyn Backend, path: &Path) -> Result<Box<dyn File>, StorageError> {
+    backend.open_read_only(path).map_err(|error| StorageError::io("open", path, &error))
+}
+
+fn measure(file: &dyn File, path: &Path) -> Result<u64, StorageError> {
     file.length().map_err(|error| StorageError::io("measure", path, &error))
+}
+
+/// Returns the end of the last byte of a file that is no zero.
+fn filled_length(file: &dyn File, path: &Path, length: u64) -> Result<u64, StorageError> {
+    let mut buffer = vec![0; length.min(64 << 10) as usize];
+    let mut end = length;
+    while end > 0 {
+        let start = end.saturating_sub(buffer.len() as u64);
+        let part = &mut buffer[..(end - start) as usize];
+        let read = file.read_at(part, start);
+        let read = read.map_err(|error| StorageError::io("read", path, &error))?;
+        if let Some(last) = part[..read].iter().rposition(|byte| *byte != 0) {
+            return Ok(start + last as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
 }
 
 /// Returns the header of a segment's first frame; `None` if there is no valid one.
@@ -155,8 +185,7 @@ pub(super) fn first_header(
     segment: &Segment,
 ) -> Result<Option<FrameHeader>, StorageError> {
     let path = &segment.path;
-    let file =
-        backend.open_read_only(path).map_err(|error| StorageError::io("open", path, &error))?;
+    let file = open(backend, path)?;
     match FrameReader::new(&*file, path)?.next()? {
         Next::Frame(frame) => Ok(Some(frame.header)),
         Next::End | Next::Damage(_) => Ok(None),
@@ -184,9 +213,11 @@ pub(super) struct SegmentScan {
     pub frames: Vec<FramePlace>,
     /// The first place that is not a frame.
     pub damage: Option<Damage>,
+    /// The length of the segment without zeros that its logger has only reserved.
+    pub length: u64,
 }
 
-/// Reads the frames of a segment, up to the length with which it was listed, and passes each to
+/// Reads the frames of a segment, up to where it was filled when it was listed, and passes each to
 /// `visit`. If the database is open, the log may grow at the same time. What is appended then is
 /// left out in all segments alike. Otherwise it would seem to be missing in the segments that were
 /// read first.
@@ -196,12 +227,10 @@ pub(super) fn scan(
     mut visit: impl FnMut(&Frame<'_>) -> Result<(), StorageError>,
 ) -> Result<SegmentScan, StorageError> {
     let path = &segment.path;
-    let file =
-        backend.open_read_only(path).map_err(|error| StorageError::io("open", path, &error))?;
+    let file = open(backend, path)?;
     let mut reader = FrameReader::new(&*file, path)?;
-    reader.limit(segment.length);
     let mut scan = SegmentScan::default();
-    loop {
+    while reader.position() < segment.filled {
         match reader.next()? {
             Next::Frame(frame) => {
                 let header = frame.header;
@@ -213,13 +242,16 @@ pub(super) fn scan(
                 let payload_bytes = frame.payload.len() as u64;
                 scan.frames.push(FramePlace { header, payload_bytes });
             }
-            Next::End => return Ok(scan),
+            Next::End => break,
             Next::Damage(damage) => {
                 scan.damage = Some(damage);
+                scan.length = segment.filled;
                 return Ok(scan);
             }
         }
     }
+    scan.length = reader.position();
+    Ok(scan)
 }
 
 /// The log of one logger, after it was read.

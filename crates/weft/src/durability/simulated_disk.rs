@@ -649,6 +649,11 @@ impl File for OpenFile {
         self.writable()?.allocate(self.file, bytes)
     }
 
+    fn reserve(&self, offset: u64, bytes: u64) -> io::Result<bool> {
+        self.write_at(&vec![0; bytes as usize], offset)?;
+        Ok(true)
+    }
+
     fn truncate(&self, length: u64) -> io::Result<()> {
         let mut state = self.writable()?;
         if matches!(state.operation()?, Progress::Part) && state.random.bool() {

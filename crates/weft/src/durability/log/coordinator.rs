@@ -35,7 +35,7 @@ enum LoggerHandle {
 enum Job {
     Write(Group),
     Note(u64, u64),
-    Sync,
+    End,
 }
 
 /// The job's group, if it had one, and the result.
@@ -236,7 +236,7 @@ impl Coordinator {
                 break;
             }
         }
-        self.all(|| Job::Sync)
+        self.all(|| Job::End)
     }
 }
 
@@ -288,7 +288,7 @@ fn perform(logger: &mut Logger, job: Job) -> JobResult {
             (Some(group), result)
         }
         Job::Note(epoch, durable_epoch) => (None, logger.note(epoch, durable_epoch)),
-        Job::Sync => (None, logger.sync()),
+        Job::End => (None, logger.end_segment()),
     }
 }
 

@@ -224,11 +224,12 @@ struct Shape {
     threads: usize,
     segment_bytes: u64,
     frame_bytes: usize,
+    reserve_bytes: u64,
 }
 
 impl Default for Shape {
     fn default() -> Self {
-        Shape { loggers: 2, threads: 1, segment_bytes: 1500, frame_bytes: 200 }
+        Shape { loggers: 2, threads: 1, segment_bytes: 1500, frame_bytes: 200, reserve_bytes: 1500 }
     }
 }
 
@@ -265,6 +266,7 @@ impl Engine {
                 loggers: shape.loggers,
                 segment_bytes: shape.segment_bytes,
                 frame_bytes: shape.frame_bytes,
+                reserve_bytes: shape.reserve_bytes,
                 manual: true,
                 ..LogOptions::default()
             },

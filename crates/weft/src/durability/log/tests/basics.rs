@@ -286,3 +286,66 @@ fn appending_reuses_chunks() {
     }
     assert_eq!(places.len(), 1);
 }
+
+/// The space of small groups is filled with zeros before, and what is left of it is cut off when the segment is left, and when
+/// the log ends. Groups that are large are written without it.
+#[test]
+fn small_groups_are_written_into_zeros() {
+    let disk = SimulatedDisk::new(1);
+    let clock = Clock::starting_at(1);
+    let options = LogOptions { segment_bytes: 3000, reserve_bytes: 1600, ..small(1) };
+    let log = start(&disk, options, clock.clone(), 1, &[]).unwrap();
+    let length = |sequence: u64| {
+        disk.contents(Path::new(DIRECTORY).join(format!("0-{sequence:010}.log"))).len()
+    };
+    let mut append = |bytes: usize| {
+        append_row(&log, 0, clock.now(), &vec![1; bytes]);
+        log.step().unwrap();
+        log.open_segment(0).unwrap()
+    };
+    // A frame takes 64 bytes, and the row twice its bytes.
+    let (_, first) = append(20);
+    assert!(first < 200 && length(1) == 1600, "{first} bytes");
+    let mut bytes = first;
+    while bytes + first <= 1600 {
+        (_, bytes) = append(20);
+        assert_eq!(length(1), 1600);
+    }
+    (_, bytes) = append(20);
+    assert!(bytes > 1600 && length(1) == 3200, "{bytes} bytes");
+    // This one is too large for more zeros, and ends behind those that are there.
+    (_, bytes) = append(900);
+    assert!(bytes > 3200, "{bytes} bytes");
+    assert_eq!(length(1) as u64, bytes);
+    // The next segment.
+    assert_eq!(append(20), (2, first));
+    assert_eq!(length(2), 1600);
+    while append(20).0 == 2 {}
+    let ends = disk.contents(Path::new(DIRECTORY).join("0-0000000002.log"));
+    assert!(ends.len() >= 3000 && ends.len() < 3200, "zeros are left: {} bytes", ends.len());
+    log.shutdown().unwrap();
+    let left: usize = (1..=3).map(length).sum();
+    let metrics = log.metrics();
+    assert_eq!(left as u64, metrics.bytes_written);
+    assert_eq!(find(&disk, 1, 0).unwrap().epoch, clock.now() - 1);
+}
+
+/// A disk without room for zeros takes groups as long as they fit.
+#[test]
+fn a_disk_without_room_for_zeros_takes_groups() {
+    let disk = SimulatedDisk::new(2);
+    let clock = Clock::starting_at(1);
+    let options = LogOptions { segment_bytes: 100_000, reserve_bytes: 10_000, ..small(1) };
+    let log = start(&disk, options, clock.clone(), 1, &[]).unwrap();
+    disk.set_capacity(Some(disk.used_bytes() + 2000));
+    let (mut epochs, mut bytes) = (0, 0);
+    loop {
+        append_row(&log, 0, clock.now(), &[1; 40]);
+        if log.step().is_err() {
+            break;
+        }
+        (epochs, (_, bytes)) = (epochs + 1, log.open_segment(0).unwrap());
+        assert_eq!(disk.used_bytes(), bytes, "zeros are left");
+    }
+    assert!(epochs > 5 && bytes > 1800, "{epochs} epochs, {bytes} bytes");
+}

@@ -18,7 +18,12 @@ fn run(disk: &SimulatedDisk, loggers: usize, seed: u64) -> Run {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut run = Run::default();
     let clock = Clock::starting_at(1);
-    let Ok(log) = start(disk, small(loggers), clock.clone(), 1, &[]) else { return run };
+    let options = match seed % 3 {
+        0 => small(loggers),
+        // Some of the groups are small enough to be written into zeros.
+        sort => LogOptions { segment_bytes: 2000, reserve_bytes: 1000 * sort, ..small(loggers) },
+    };
+    let Ok(log) = start(disk, options, clock.clone(), 1, &[]) else { return run };
     for serial in 0u64.. {
         let epoch = clock.now();
         if epoch > 12 {

@@ -35,6 +35,7 @@ fn shape_of(seed: u64) -> Shape {
         threads: 1,
         segment_bytes: [400, 1500, 100_000][random.usize(..3)],
         frame_bytes: [100, 1000, 100_000][random.usize(..3)],
+        reserve_bytes: [0, 1500, 6000][random.usize(..3)],
     }
 }
 
