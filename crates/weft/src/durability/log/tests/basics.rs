@@ -298,7 +298,7 @@ fn small_groups_are_written_into_zeros() {
     let length = |sequence: u64| {
         disk.contents(Path::new(DIRECTORY).join(format!("0-{sequence:010}.log"))).len()
     };
-    let mut append = |bytes: usize| {
+    let append = |bytes: usize| {
         append_row(&log, 0, clock.now(), &vec![1; bytes]);
         log.step().unwrap();
         log.open_segment(0).unwrap()
