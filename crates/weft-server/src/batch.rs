@@ -6,16 +6,13 @@ use smallvec::SmallVec;
 
 use crate::commands::{self, Command};
 use crate::request::{Parsed, Parser, RANGES_KEPT};
-use crate::session::{EXEC, Elements, MULTI, Session};
+use crate::session::{EXEC, MULTI, Session};
 
 /// The most requests of a batch. One that ends between `MULTI` and `EXEC` goes on up to `EXEC`, if that is not far.
 pub const BATCH_REQUESTS: usize = 16;
 const BATCH_REQUESTS_TO_EXEC: usize = 4 * BATCH_REQUESTS;
-/// Batches that need fewer rows have nothing fetched for them.
-const FETCHED_ROWS_MIN: usize = 3;
 
-/// Requests that are complete and were not run yet. The rows that they need are fetched together, so that the thread waits
-/// for memory once and not for each of them.
+/// Requests that are complete and were not run yet.
 #[derive(Default)]
 pub struct Batch {
     /// The next one is the last.
@@ -108,36 +105,6 @@ impl Batch {
                 }
             }
         }
-        // One needs too few rows.
-        if self.requests.len() > 1 {
-            self.fetch_rows(input, session);
-            self.requests.reverse();
-        }
-    }
-
-    /// Fetches the rows that the requests need.
-    fn fetch_rows(&self, input: &[u8], session: &Session) {
-        let (mut keys, mut elements) =
-            (SmallVec::<[&[u8]; 2 * BATCH_REQUESTS]>::new(), Elements::new());
-        for request in &self.requests {
-            let Some(command) = request.command.filter(|_| !request.is_line) else { continue };
-            let arguments = &self.ranges[request.arguments.clone()];
-            let at = command.first_keys();
-            for range in arguments.iter().take(at.end).skip(at.start) {
-                let key = &input[range.clone()];
-                // The row of the key before is often that of the next.
-                if keys.last() != Some(&key) {
-                    keys.push(key);
-                }
-            }
-            if let Some((kind, position)) = command.first_element()
-                && let (Some(key), Some(element)) = (arguments.get(1), arguments.get(position))
-            {
-                elements.push((kind, &input[key.clone()], &input[element.clone()]));
-            }
-        }
-        if keys.len() + elements.len() >= FETCHED_ROWS_MIN {
-            session.fetch(&keys, &elements);
-        }
+        self.requests.reverse();
     }
 }

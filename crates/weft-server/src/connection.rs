@@ -36,7 +36,6 @@ use crate::session::{FLUSH_BYTES, Session};
 use crate::socket::{Socket, Stream};
 use crate::stop::text_of;
 use crate::tls::Tls;
-use crate::together::Plan;
 use crate::workers::{self, Seat};
 
 /// How much is read at once.
@@ -492,14 +491,12 @@ impl Connection {
         self.run = request.end;
     }
 
-    /// Runs the first commands of a new batch together, if that is possible. Returns how many.
+    /// Runs the first commands of a new batch together, if that is possible, and fetches the rows that the others need. Returns
+    /// how many were run.
     fn run_together(&mut self) -> usize {
         let Connection { batch, input, session, reply, .. } = self;
-        let begins = batch.requests.last().is_some_and(|first| {
-            let command = first.command.filter(|_| !first.is_line && batch.requests.len() > 1);
-            command.is_some_and(|command| Plan::begins_with(command, first.arguments.len()))
-        });
-        if !begins {
+        // One needs too few rows.
+        if batch.requests.len() < 2 {
             return 0;
         }
         let arguments = batch.ranges.iter().map(|range| input.get(range.clone()).unwrap_or(&[]));
@@ -509,6 +506,7 @@ impl Connection {
             requests.map(|request| (request.command, &arguments[request.arguments.clone()]));
         let requests: SmallVec<[_; BATCH_REQUESTS]> = requests.collect();
         let ran = session.run_together(&requests, reply);
+        session.fetch(&requests[ran..]);
         for _ in 0..ran {
             let request = batch.requests.pop().expect("it was run");
             self.run = request.end;

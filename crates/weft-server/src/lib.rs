@@ -56,6 +56,7 @@ mod log;
 mod metrics;
 mod monitor;
 mod named;
+mod needed_rows;
 mod notifications;
 mod poller;
 mod procedures;

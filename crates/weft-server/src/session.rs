@@ -5,9 +5,8 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use smallvec::SmallVec;
 use weft::htm::word::Ordering;
-use weft::{CommitToken, Error, Failure, TransactionOptions};
+use weft::{CommitToken, Error, Failure, Transaction, TransactionOptions};
 
 use crate::blocked::{AwaitedTurn, Pause};
 use crate::call::{Call, Caller, DataCommand, is};
@@ -15,6 +14,7 @@ use crate::clients::Client;
 use crate::commands::{self, Command, Permit, Run, flags};
 use crate::effects::Effects;
 use crate::monitor;
+use crate::needed_rows::NeededRows;
 use crate::poller;
 use crate::publish::{Mailbox, Subscriptions};
 use crate::replication::{AtStandby, Standing};
@@ -23,7 +23,6 @@ use crate::scripts::Fixed;
 use crate::server::Server;
 use crate::stop::{Done, Stop};
 use crate::store::Key;
-use crate::tables::Kind;
 use crate::together::{self, Action, Arrived, Plan, Terms};
 use crate::turns::Turn;
 use crate::users::{Denial, User};
@@ -31,9 +30,6 @@ use crate::watch::WatchedKeys;
 
 /// A command that waits for `EXEC`, its arguments, and what a script finds unchanged in each attempt.
 type Queued = (&'static Command, Vec<Box<[u8]>>, OnceCell<Fixed>);
-
-/// Elements that commands name: the type of the key, the key, and the name of the element.
-pub type Elements<'a> = SmallVec<[(Kind, &'a [u8], &'a [u8]); 16]>;
 
 /// When so many bytes wait, they are sent before the next command is run.
 pub const FLUSH_BYTES: usize = 64 << 10;
@@ -186,35 +182,13 @@ impl Session {
         self.is_slow
     }
 
-    /// Fetches the rows of keys and elements into the processor's cache, all at the same time. Without this the commands wait
-    /// for memory, and find out themselves what is wrong.
-    pub fn fetch(&self, keys: &[&[u8]], elements: &Elements<'_>) {
-        let (store, space) = (&self.server.store, self.space);
-        let slots: SmallVec<[(u8, u64); 16]> =
-            keys.iter().map(|key| (space, store.slot_of(key))).collect();
-        let options = TransactionOptions::new();
+    /// Fetches the rows that requests need.
+    pub fn fetch(&self, requests: &[Arrived<'_>]) {
+        let Some(rows) = NeededRows::of(requests) else { return };
+        let (store, space, options) = (&self.server.store, self.space, TransactionOptions::new());
         // Nothing that it has seen is shown, so it does not wait until that is durable.
-        let fetched: Result<_, Error> = self.server.database.transact_with_token(&options, |tx| {
-            let tables = &store.tables;
-            tx.prefetch_for_update(&tables.heads, slots.iter().copied())?;
-            // The collection of the key before is often that of the next.
-            let (mut last, mut rows) = (None, [(); 3].map(|()| SmallVec::<[_; 16]>::new()));
-            for &(kind, key, name) in elements {
-                let found = match last {
-                    Some((last, found)) if last == key => found,
-                    _ => tx.get(&tables.heads, &(space, store.slot_of(key)))?,
-                };
-                last = Some((key, found));
-                if let Some(head) = found.filter(|head| head.kind == kind) {
-                    let table =
-                        [Kind::Hash, Kind::Set, Kind::SortedSet].iter().position(|of| *of == kind);
-                    rows[table.unwrap_or(0)].push((head.collection, store.slot_of(name)));
-                }
-            }
-            tx.prefetch_for_update(&tables.fields, rows[0].iter().copied())?;
-            tx.prefetch_for_update(&tables.members, rows[1].iter().copied())?;
-            tx.prefetch_for_update(&tables.scores, rows[2].iter().copied())
-        });
+        let fetch = |tx: &Transaction<'_>| rows.fetch(tx, store, space);
+        let fetched: Result<_, Error> = self.server.database.transact_with_token(&options, fetch);
         drop(fetched);
     }
 
@@ -295,6 +269,9 @@ impl Session {
     /// and no other client sees a difference. Returns how many were run. If that is 0, they have to be run one by one: one of
     /// them fails, or another client has changed what they look at.
     pub fn run_together(&mut self, requests: &[Arrived<'_>], reply: &mut Reply) -> usize {
+        if !Plan::begins_with(requests) {
+            return 0;
+        }
         if self.alone > 0 {
             self.alone -= 1;
             return 0;
@@ -323,11 +300,15 @@ impl Session {
         let effects = Effects::default();
         let label = if plan.has_queue { EXEC } else { "pipeline" };
         let options = TransactionOptions::new().label(label);
+        let rows = NeededRows::of(&requests[..plan.requests]);
         let mut is_first = true;
         let ran = server.transact(&effects, &options, |keys| {
             reply.truncate(before);
             if !std::mem::take(&mut is_first) {
                 return Err("ERR another client has changed what the commands look at".into());
+            }
+            if let Some(rows) = &rows {
+                rows.fetch(keys.tx, keys.store, space)?;
             }
             for step in &plan.steps {
                 // Replies that are this long are sent before more commands are run.

@@ -66,9 +66,10 @@ pub struct Terms<'u> {
 }
 
 impl Plan {
-    /// Returns whether a plan can begin with a request of so many arguments.
-    pub fn begins_with(command: &Command, arguments: usize) -> bool {
-        command.name == MULTI || command.is_short(arguments)
+    /// Returns whether a plan can begin with the first of some requests.
+    pub fn begins_with(requests: &[Arrived<'_>]) -> bool {
+        let Some((Some(command), arguments)) = requests.first() else { return false };
+        command.name == MULTI || command.is_short(arguments.len())
     }
 
     /// Plans as many of the first requests as possible.
