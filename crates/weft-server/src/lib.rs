@@ -7,7 +7,8 @@
 //! From the socket to the tables:
 //!
 //! 1. `server`: what all connections share. It accepts connections, and ends them. The threads of `workers` serve them.
-//! 2. `connection`: reads requests (`request`), and sends replies (`reply`) when their commits are durable.
+//! 2. `connection`: reads requests (`request`), and sends replies (`reply`) when their commits are durable. Of requests that have
+//!    arrived together (`batch`), `together` plans which ones share a transaction, and `needed_rows` fetches their rows.
 //! 3. `session`: one client's state. It looks commands up, queues them after `MULTI`, and runs transactions.
 //! 4. `commands`: the table of commands, and one function for each, with its arguments in a `call`. `scripts` has Lua, whose
 //!    scripts and functions call commands, and `procedures` what programs put on the wire by [`Builder::procedure`].

@@ -227,7 +227,18 @@ impl Shared {
 enum Bytes {
     Memory(Vec<u8>),
     /// The file stays open, because it is locked as long as that.
-    File(MmapMut, #[expect(dead_code, reason = "it holds the lock")] File),
+    File(MmapMut, #[expect(dead_code, reason = "it holds the lock")] LockedFile),
+}
+
+/// A file whose lock this process has.
+struct LockedFile(File);
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // Closing the file would not be enough: a child process that another thread has just forked has a copy of the descriptor,
+        // and so of the lock, until it executes its program. After an error the file is closed all the same.
+        let _ = self.0.unlock();
+    }
 }
 
 impl AsRef<[u8]> for Bytes {
@@ -273,7 +284,7 @@ fn create(path: &Path, bytes: usize) -> io::Result<Bytes> {
     let file = new_file(OpenOptions::new().read(true).create_new(true), path)?;
     file.try_lock().map_err(io::Error::from)?;
     match fill_and_map(&file, bytes) {
-        Ok(map) => Ok(Bytes::File(map, file)),
+        Ok(map) => Ok(Bytes::File(map, LockedFile(file))),
         Err(error) => {
             // The lock is still held, so the file cannot be another recorder's. If it cannot be removed, the next recorder
             // removes it.
@@ -363,5 +374,24 @@ impl Flight {
             Entry::Report(report) => Some(&**report),
             Entry::Panic(_) => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a child process has one that was forked while the recorder ran.
+    #[test]
+    fn a_recorder_that_has_ended_has_no_lock_although_a_copy_of_its_descriptor_is_left() {
+        let path = std::env::temp_dir().join(format!("weft-flight-lock-{}", std::process::id()));
+        let bytes = create(&path, 4096).unwrap();
+        let Bytes::File(_, locked) = &bytes else { unreachable!("it is in a file") };
+        let copy = locked.0.try_clone().unwrap();
+        assert!(matches!(File::open(&path).unwrap().try_lock(), Err(TryLockError::WouldBlock)));
+        drop(bytes);
+        File::open(&path).unwrap().try_lock().unwrap();
+        drop(copy);
+        std::fs::remove_file(path).unwrap();
     }
 }
