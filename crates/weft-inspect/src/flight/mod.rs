@@ -227,7 +227,10 @@ impl Shared {
 enum Bytes {
     Memory(Vec<u8>),
     /// The file stays open, because it is locked as long as that.
-    File(MmapMut, #[expect(dead_code, reason = "it holds the lock")] LockedFile),
+    File(
+        MmapMut,
+        #[cfg_attr(not(test), expect(dead_code, reason = "it holds the lock"))] LockedFile,
+    ),
 }
 
 /// A file whose lock this process has.
