@@ -387,7 +387,8 @@ impl<'f> FrameReader<'f> {
         }
     }
 
-    /// Reads bytes `offset..offset + needed` of the file into the buffer, and more after them.
+    /// Reads bytes `offset..offset + needed` of the file into the buffer, and more after them. The file may have become shorter: the
+    /// log of an open database cuts off zeros that it has reserved.
     fn fill(&mut self, offset: u64, needed: usize) -> Result<&[u8], StorageError> {
         let end = self.buffer_position + self.buffer.len() as u64;
         if offset < self.buffer_position || offset + needed as u64 > end {
@@ -405,6 +406,10 @@ impl<'f> FrameReader<'f> {
                 .read_at(&mut self.buffer[kept..], offset + kept as u64)
                 .map_err(|error| StorageError::io("read", &self.path, &error))?;
             if kept + read < wanted {
+                self.length = offset + (kept + read) as u64;
+                self.buffer.truncate(kept + read);
+            }
+            if self.buffer.len() < needed {
                 self.buffer.clear();
                 return Err(StorageError::Io {
                     operation: "read",
@@ -464,16 +469,25 @@ impl<'f> FrameReader<'f> {
     fn look_behind(&mut self, offset: u64) -> Result<(bool, Option<FrameHeader>), StorageError> {
         let mut follows = None;
         let mut position = offset + 1;
-        while self.length - position >= HEADER_BYTES as u64 {
-            let available = (READ_BYTES as u64).min(self.length - position) as usize;
-            let window = self.fill(position, available)?;
+        while self.length.saturating_sub(position) >= HEADER_BYTES as u64 {
+            let length = self.length;
+            let available = (READ_BYTES as u64).min(length - position) as usize;
+            let filled = self.fill(position, available).map(|_| ());
+            if self.length < length {
+                continue; // The file has become shorter.
+            }
+            let window = filled.and_then(|()| self.fill(position, available))?;
             let Some(found) = window.windows(MAGIC.len()).position(|bytes| bytes == MAGIC) else {
                 // A magic may straddle the end of the window.
                 position += (available - MAGIC.len() + 1) as u64;
                 continue;
             };
             position += found as u64;
-            match self.frame_at(position)? {
+            let frame = self.frame_at(position);
+            if self.length < length {
+                continue;
+            }
+            match frame? {
                 Ok((header, length)) => {
                     follows.get_or_insert(header);
                     // This frame was written after the bad place had been synced, so no crash has

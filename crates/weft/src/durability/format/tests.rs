@@ -168,6 +168,39 @@ fn a_frame_of_the_same_group_does_not_make_a_torn_tail_damage() {
     assert_eq!(damage.follows.unwrap().position, group as u64);
 }
 
+/// The log of an open database cuts off zeros that it has reserved, while others read what is before them.
+#[test]
+fn a_file_may_lose_its_zeros_while_it_is_read() {
+    let payloads = [vec![1; 300], vec![2; 70], vec![3; 5]];
+    let (bytes, starts) = file_of(&payloads);
+    let path = Path::new("/file");
+    for zeros in [1, 100, 3 * READ_BYTES] {
+        for damage in [false, true] {
+            let disk = SimulatedDisk::new(1);
+            let file = disk.create_new(path).unwrap();
+            file.write_at(&bytes, 0).unwrap();
+            assert!(file.reserve(bytes.len() as u64, zeros as u64).unwrap());
+            if damage {
+                disk.flip_bit(path, starts[2] as u64 * 8 + 7);
+            }
+            let mut reader = FrameReader::new(&*file, path).unwrap();
+            disk.cut(path, bytes.len() as u64);
+            for payload in &payloads[..if damage { 2 } else { 3 }] {
+                let Next::Frame(frame) = reader.next().unwrap() else { panic!("a frame is there") };
+                assert_eq!(frame.payload, payload);
+            }
+            match reader.next().unwrap() {
+                Next::End => assert!(!damage),
+                Next::Damage(found) => {
+                    let place = (found.offset as usize, found.torn, found.follows);
+                    assert_eq!((damage, place), (true, (starts[2], true, None)));
+                }
+                Next::Frame(_) => panic!("no frame is left"),
+            }
+        }
+    }
+}
+
 #[test]
 fn segment_names_are_formatted_and_parsed() {
     assert_eq!(segment_name(2, 17), "2-0000000017.log");
