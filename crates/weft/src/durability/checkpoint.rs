@@ -296,8 +296,7 @@ pub(super) fn read_file(
     if !directory::exists(backend, &path)? {
         return Err(StorageError::damaged(&path, 0, "the file is missing"));
     }
-    let file =
-        backend.open_read_only(&path).map_err(|error| StorageError::io("open", &path, &error))?;
+    let file = directory::open_read_only(backend, &path)?;
     let mut reader = FrameReader::new(&*file, &path)?;
     let damaged = |offset, what: String| Err(StorageError::damaged(&path, offset, what));
     if reader.length() != expected.length_bytes {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::backend::{Backend, LockError, LockGuard};
+use super::backend::{Backend, File, LockError, LockGuard};
 use super::format::{FrameHeader, FrameKind, FrameReader, Next, write_frame};
 use crate::error::StorageError;
 
@@ -134,6 +134,13 @@ pub(super) fn exists(backend: &dyn Backend, path: &Path) -> Result<bool, Storage
     backend.exists(path).map_err(|error| StorageError::io("look for", path, &error))
 }
 
+pub(super) fn open_read_only(
+    backend: &dyn Backend,
+    path: &Path,
+) -> Result<Box<dyn File>, StorageError> {
+    backend.open_read_only(path).map_err(|error| StorageError::io("open", path, &error))
+}
+
 pub(super) fn list(backend: &dyn Backend, path: &Path) -> Result<Vec<String>, StorageError> {
     backend.list(path).map_err(|error| StorageError::io("list", path, &error))
 }
@@ -211,8 +218,7 @@ pub(super) fn read_single_frame(
     path: &Path,
     kind: FrameKind,
 ) -> Result<Vec<u8>, StorageError> {
-    let file =
-        backend.open_read_only(path).map_err(|error| StorageError::io("open", path, &error))?;
+    let file = open_read_only(backend, path)?;
     let mut reader = FrameReader::new(&*file, path)?;
     let payload = match reader.next()? {
         Next::Frame(frame) if frame.header.kind == kind => frame.payload.to_vec(),

@@ -472,12 +472,13 @@ impl<'f> FrameReader<'f> {
         while self.length.saturating_sub(position) >= HEADER_BYTES as u64 {
             let length = self.length;
             let available = (READ_BYTES as u64).min(length - position) as usize;
-            let filled = self.fill(position, available).map(|_| ());
+            let window = self.fill(position, available);
+            let found =
+                window.map(|window| window.windows(MAGIC.len()).position(|bytes| bytes == MAGIC));
             if self.length < length {
                 continue; // The file has become shorter.
             }
-            let window = filled.and_then(|()| self.fill(position, available))?;
-            let Some(found) = window.windows(MAGIC.len()).position(|bytes| bytes == MAGIC) else {
+            let Some(found) = found? else {
                 // A magic may straddle the end of the window.
                 position += (available - MAGIC.len() + 1) as u64;
                 continue;

@@ -95,7 +95,7 @@ pub(super) fn list(
             listing.leftovers.push(path);
             continue;
         }
-        let file = open(backend, &path)?;
+        let file = directory::open_read_only(backend, &path)?;
         let length = measure(&*file, &path)?;
         let sealed = segments.sealed_length(sequence);
         if let Some(sealed) = sealed.filter(|&sealed| sealed != length) {
@@ -151,11 +151,7 @@ pub(super) fn sequence_of(path: &Path) -> u64 {
 }
 
 pub(super) fn length_of(backend: &dyn Backend, path: &Path) -> Result<u64, StorageError> {
-    measure(&*open(backend, path)?, path)
-}
-
-fn open(backend: &dyn Backend, path: &Path) -> Result<Box<dyn File>, StorageError> {
-    backend.open_read_only(path).map_err(|error| StorageError::io("open", path, &error))
+    measure(&*directory::open_read_only(backend, path)?, path)
 }
 
 fn measure(file: &dyn File, path: &Path) -> Result<u64, StorageError> {
@@ -185,7 +181,7 @@ pub(super) fn first_header(
     segment: &Segment,
 ) -> Result<Option<FrameHeader>, StorageError> {
     let path = &segment.path;
-    let file = open(backend, path)?;
+    let file = directory::open_read_only(backend, path)?;
     match FrameReader::new(&*file, path)?.next()? {
         Next::Frame(frame) => Ok(Some(frame.header)),
         Next::End | Next::Damage(_) => Ok(None),
@@ -227,7 +223,7 @@ pub(super) fn scan(
     mut visit: impl FnMut(&Frame<'_>) -> Result<(), StorageError>,
 ) -> Result<SegmentScan, StorageError> {
     let path = &segment.path;
-    let file = open(backend, path)?;
+    let file = directory::open_read_only(backend, path)?;
     let mut reader = FrameReader::new(&*file, path)?;
     let mut scan = SegmentScan::default();
     while reader.position() < segment.filled {

@@ -12,6 +12,7 @@
 use std::sync::{PoisonError, RwLock};
 
 use super::super::backend::Backend;
+use super::super::directory;
 use super::super::format::{Entries, FrameReader, LogEntry, LogWrite, Next, WriteKind};
 use super::super::parallel;
 use super::super::segments::{FramePlace, LoggerLog, Segment};
@@ -166,8 +167,7 @@ fn read_piece(
     piece.groups.resize_with(groups, Vec::new);
     piece.groups.iter_mut().for_each(Vec::clear);
     let mut counts = ReplayCounts::default();
-    let file =
-        backend.open_read_only(path).map_err(|error| StorageError::io("open", path, &error))?;
+    let file = directory::open_read_only(backend, path)?;
     let mut reader = FrameReader::new(&*file, path)?;
     for source in sources {
         let header = source.frame.header;
