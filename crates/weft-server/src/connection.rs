@@ -48,6 +48,9 @@ const COMMANDS_PER_TURN: usize = 1024;
 /// After so many requests for which it has waited for nothing else, a connection goes to its thread's poller. Tests see both
 /// ways, and the change from one to the other, all the time.
 const PLAIN_REQUESTS: u32 = if cfg!(debug_assertions) { 1 } else { 16 };
+/// With what a new connection begins to count them. A pool of clients has many connections that never send anything, and with a
+/// task the thread could not [wait in its poller](crate::poller).
+const PLAIN_AT_FIRST: u32 = if cfg!(debug_assertions) { 0 } else { PLAIN_REQUESTS };
 
 /// What a connection begins with.
 pub struct Opening {
@@ -64,9 +67,9 @@ pub struct Opening {
 /// Serves a connection until it ends, on the thread of its seat. A client counts from the beginning, also while it agrees on
 /// keys. One that is refused gets no reply if it is encrypted, since it could not read it yet.
 pub fn open(server: Arc<Server>, seat: Seat, opening: Opening) {
-    let runtime = seat.runtime().clone();
+    let spawner = seat.spawner();
     let Opening { mut socket, tls, addresses, refused } = opening;
-    runtime.spawn(async move {
+    spawner.spawn(async move {
         let address = addresses.0.clone();
         let opened = match (Listed::new(&server, addresses, refused), socket.attach(), tls) {
             (_, Err(error), _) => Err(error),
@@ -179,7 +182,7 @@ impl Connection {
             batch: Batch::default(),
             waiting_bytes: 0,
             counted: 0,
-            plain: 0,
+            plain: PLAIN_AT_FIRST,
             seat,
             _listed: listed,
         }
@@ -187,7 +190,7 @@ impl Connection {
 
     /// Serves the connection as a task of its seat's runtime.
     pub fn spawn(self: Box<Self>) {
-        self.seat.runtime().clone().spawn(self.serve());
+        self.seat.spawner().spawn(self.serve());
     }
 
     /// Serves the connection until it ends, or goes to another thread or to the poller. (A box, since the future of an `async`

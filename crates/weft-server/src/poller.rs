@@ -12,10 +12,15 @@
 //!
 //! The system tells the poller of a connection when something arrives, and not while something is there. So all that has
 //! arrived is read before more is awaited.
+//!
+//! While the thread has no other task, the poller waits in its own call of the system. Otherwise it would wait in the runtime's, be
+//! told that there is something to ask for, and ask: two calls for each sleep, and the runtime's work between them. What
+//! comes from other threads wakes it by its [`Alarm`].
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
+use std::ops::ControlFlow;
 use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -23,16 +28,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Registry, Token};
+use mio::{Events, Interest, Poll, Registry, Token, Waker};
 use tokio::io::unix::AsyncFd;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeMetrics};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
+use weft::htm::word::{Ordering, Word, fence};
 use weft::{CommitToken, Failure};
 
 use crate::connection::{Answer, Connection, READ_BYTES};
 use crate::syncer::Syncer;
-use crate::workers::{Replies, go_together};
+use crate::workers::{BusyTime, Replies, go_together};
 
 /// About so many connections at most have requests each time that the system is asked.
 const EVENTS: usize = 256;
@@ -40,12 +46,49 @@ const EVENTS: usize = 256;
 const TURN: Duration = Duration::from_micros(500);
 /// The poller asks for more at once as long as that has found something about half of the times, of about so many.
 const HASTE_MAX: i32 = 4;
+/// The tasks of a thread that has no other ones: the poller and the [`Syncer`], which waits for nothing but other tasks.
+const OWN_TASKS: usize = 2;
+/// With what the system tells that the alarm has sounded.
+const ALARM: Token = Token(usize::MAX);
+/// A wait that takes longer is a sleep. One that takes less has found something at once.
+const SLEEP_MIN: Duration = Duration::from_micros(3);
 
 /// Where a thread's poller gets its connections.
 #[derive(Debug)]
 pub struct Poller {
     messages: UnboundedSender<Message>,
+    alarm: Arc<Alarm>,
     registry: Registry,
+}
+
+/// Wakes a poller that waits in its own call of the system.
+#[derive(Debug)]
+struct Alarm {
+    waker: Waker,
+    /// Whether the poller waits there, or is about to.
+    is_set: Word,
+}
+
+impl Alarm {
+    /// From now on, what is sent to the poller, or spawned on its thread, sounds the alarm.
+    fn set(&self) {
+        self.is_set.store(1, Ordering::Relaxed);
+        // Either the poller sees what another thread has sent before it sounded the alarm, or that thread sees that it is set.
+        fence(Ordering::SeqCst);
+    }
+
+    fn unset(&self) {
+        self.is_set.store(0, Ordering::Relaxed);
+    }
+
+    /// Wakes the poller, if it waits, for what this thread has just sent or spawned.
+    fn sound(&self) {
+        fence(Ordering::SeqCst);
+        if self.is_set.load(Ordering::Relaxed) != 0 {
+            // The system refuses this to no process that has the descriptor.
+            let _ = self.waker.wake();
+        }
+    }
 }
 
 /// What a poller is told.
@@ -54,6 +97,8 @@ enum Message {
     Serve(Box<Connection>),
     /// The connection at a place goes on as a task.
     Leave(usize),
+    /// The poller ends, and its connections are closed.
+    End,
 }
 
 impl Poller {
@@ -61,9 +106,15 @@ impl Poller {
     ///
     /// # Errors
     /// The system refuses it.
-    pub fn start(runtime: &Handle, syncer: &Arc<Syncer>) -> io::Result<Arc<Self>> {
+    pub fn start(
+        runtime: &Handle,
+        syncer: &Arc<Syncer>,
+        busy: &Arc<BusyTime>,
+    ) -> io::Result<Arc<Self>> {
         let poll = Poll::new()?;
         let registry = poll.registry().try_clone()?;
+        let waker = Waker::new(&registry, ALARM)?;
+        let alarm = Arc::new(Alarm { waker, is_set: Word::new(0) });
         let (messages, received) = mpsc::unbounded_channel();
         let _context = runtime.enter();
         // SAFETY: `poll` has one descriptor, which is open as long as it is there, and nothing else is ever put in its place.
@@ -74,6 +125,9 @@ impl Poller {
             events: Events::with_capacity(EVENTS),
             messages: received,
             bells: messages.clone(),
+            alarm: Arc::clone(&alarm),
+            runtime: runtime.metrics(),
+            busy: Arc::clone(busy),
             places: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
@@ -88,13 +142,26 @@ impl Poller {
             buffer: vec![0; READ_BYTES].into(),
         };
         runtime.spawn(run(Box::new(held)));
-        Ok(Arc::new(Poller { messages, registry }))
+        Ok(Arc::new(Poller { messages, alarm, registry }))
     }
 
     /// Serves a connection that no runtime watches, and that needs no task.
     pub fn serve(&self, connection: Box<Connection>) {
         // If the runtime has ended, so does the connection.
         let _ = self.messages.send(Message::Serve(connection));
+        self.alarm.sound();
+    }
+
+    /// Has the poller look whether its thread has tasks, since another thread has spawned one there.
+    pub fn note_task(&self) {
+        self.alarm.sound();
+    }
+
+    /// Ends the poller, and closes its connections.
+    pub fn end(&self) {
+        // The runtime may have ended it already.
+        let _ = self.messages.send(Message::End);
+        self.alarm.sound();
     }
 
     /// The connection goes on as a task, although the poller that has it was handed over.
@@ -108,6 +175,7 @@ impl Poller {
 #[derive(Debug)]
 pub struct Bell {
     messages: UnboundedSender<Message>,
+    alarm: Arc<Alarm>,
     place: usize,
 }
 
@@ -117,6 +185,7 @@ impl Bell {
     pub fn ring(&self) {
         // If the runtime has ended, so has the connection.
         let _ = self.messages.send(Message::Leave(self.place));
+        self.alarm.sound();
     }
 }
 
@@ -127,6 +196,11 @@ struct Held {
     events: Events,
     messages: UnboundedReceiver<Message>,
     bells: UnboundedSender<Message>,
+    alarm: Arc<Alarm>,
+    /// Knows how many tasks the thread has.
+    runtime: RuntimeMetrics,
+    /// The time for which its thread works.
+    busy: Arc<BusyTime>,
     /// The connections. The place of one is its token.
     places: Vec<Place>,
     /// The places that are free.
@@ -198,6 +272,10 @@ async fn run(mut held: Box<Held>) {
         if are_several {
             held.haste = held.haste.max(0);
         }
+        if held.ready.is_empty() && held.wait_alone() {
+            end = held.begin_turn();
+            continue;
+        }
         // While replies were sent, the clients that got the first ones have often asked for more.
         if held.haste >= 0 || !held.ready.is_empty() {
             let Held { poll, events, ready, .. } = &mut *held;
@@ -213,7 +291,9 @@ async fn run(mut held: Box<Held>) {
             if held.now > end {
                 held.begin_sync();
                 while let Ok(message) = held.messages.try_recv() {
-                    held.heed(message);
+                    if held.heed(message).is_break() {
+                        return;
+                    }
                 }
                 tokio::select! {
                     biased;
@@ -230,9 +310,9 @@ async fn run(mut held: Box<Held>) {
         }
         let Held { poll, events, messages, ready, syncing, .. } = &mut *held;
         tokio::select! {
-            message = messages.recv() => match message {
-                Some(message) => held.heed(message),
-                None => return,
+            message = messages.recv() => match message.map(|message| held.heed(message)) {
+                Some(ControlFlow::Continue(())) => {}
+                _ => return,
             },
             polled = poll.readable_mut() => match polled {
                 Ok(mut guard) => {
@@ -262,11 +342,14 @@ fn ask(poll: &mut Poll, events: &mut Events, ready: &mut VecDeque<Ready>) -> boo
     // Only a signal interrupts this.
     let asked = poll.poll(events, Some(Duration::ZERO));
     let before = ready.len();
-    let arrived = events.iter();
-    ready.extend(
-        arrived.map(|event| Ready { place: event.token().0, ends: event.is_read_closed() }),
-    );
+    ready.extend(arrived(events));
     asked.is_ok() && ready.len() - before < EVENTS
+}
+
+/// Returns where something has arrived.
+fn arrived(events: &Events) -> impl Iterator<Item = Ready> {
+    let connections = events.iter().filter(|event| event.token() != ALARM);
+    connections.map(|event| Ready { place: event.token().0, ends: event.is_read_closed() })
 }
 
 /// Has the system tell nothing more of a connection.
@@ -285,8 +368,8 @@ impl Held {
         self.now + TURN
     }
 
-    /// Does what a message says.
-    fn heed(&mut self, message: Message) {
+    /// Does what a message says. Returns whether the poller goes on.
+    fn heed(&mut self, message: Message) -> ControlFlow<()> {
         match message {
             Message::Serve(connection) => self.admit(connection),
             Message::Leave(place) => {
@@ -294,7 +377,36 @@ impl Held {
                     self.release(place, connection);
                 }
             }
+            Message::End => return ControlFlow::Break(()),
         }
+        ControlFlow::Continue(())
+    }
+
+    /// Waits for requests in the poller's own call of the system, if its thread has nothing else to wait for. Returns whether it has
+    /// waited.
+    fn wait_alone(&mut self) -> bool {
+        // What came before the alarm was set has not sounded it, so this comes first.
+        self.alarm.set();
+        let waits = self.is_alone();
+        if waits {
+            let begin = self.busy.pause();
+            // Only a signal interrupts this.
+            let _ = self.poll.get_mut().poll(&mut self.events, None);
+            if self.busy.resume() - begin > SLEEP_MIN {
+                Replies::end_burst();
+            }
+            self.ready.extend(arrived(&self.events));
+        }
+        self.alarm.unset();
+        waits
+    }
+
+    /// Returns whether the thread has nothing to wait for but requests of the poller's connections.
+    fn is_alone(&self) -> bool {
+        self.waiting.is_empty()
+            && self.syncing.is_none()
+            && self.messages.is_empty()
+            && self.runtime.num_alive_tasks() <= OWN_TASKS
     }
 
     /// Begins to serve a connection.
@@ -312,7 +424,8 @@ impl Held {
             connection.break_off(&error);
             return self.free.push(place);
         }
-        let bell = Bell { messages: self.bells.clone(), place };
+        let alarm = Arc::clone(&self.alarm);
+        let bell = Bell { messages: self.bells.clone(), alarm, place };
         connection.client().set_bell(Some(bell));
         // It may have been told so before it had a bell.
         if connection.needs_task() {

@@ -74,6 +74,7 @@ struct Shared {
 #[derive(Debug)]
 struct Thread {
     runtime: Handle,
+    busy: Arc<BusyTime>,
     syncer: Arc<Syncer>,
     poller: Arc<Poller>,
     /// How many connections it serves.
@@ -88,18 +89,27 @@ impl Workers {
     pub fn start(threads: usize) -> io::Result<Self> {
         let cores = || available_parallelism().map_or(1, usize::from);
         let threads = if threads == 0 { cores() } else { threads };
-        let runtime = || {
+        let start = || {
+            let busy = Arc::new(BusyTime::new());
+            let (parks, wakes) = (Arc::clone(&busy), Arc::clone(&busy));
             let mut builder = Builder::new_multi_thread();
-            builder.worker_threads(1).enable_all().on_thread_park(Replies::end_burst).build()
+            builder.worker_threads(1).enable_all();
+            builder.on_thread_park(move || {
+                parks.pause();
+                Replies::end_burst();
+            });
+            builder.on_thread_unpark(move || {
+                wakes.resume();
+            });
+            let runtime = builder.build()?;
+            let handle = runtime.handle().clone();
+            let syncer = Syncer::start(&handle);
+            let poller = Poller::start(&handle, &syncer, &busy)?;
+            let connections = Word::new(0);
+            Ok((runtime, Thread { runtime: handle, busy, syncer, poller, connections }))
         };
-        let runtimes = (0..threads).map(|_| runtime()).collect::<io::Result<Vec<_>>>()?;
-        let thread = |runtime: &Runtime| {
-            let runtime = runtime.handle().clone();
-            let syncer = Syncer::start(&runtime);
-            let poller = Poller::start(&runtime, &syncer)?;
-            Ok(Thread { runtime, syncer, poller, connections: Word::new(0) })
-        };
-        let threads = runtimes.iter().map(thread).collect::<io::Result<_>>()?;
+        let started = (0..threads).map(|_| start()).collect::<io::Result<Vec<_>>>()?;
+        let (runtimes, threads) = started.into_iter().unzip();
         let shared = Shared { threads, serving: Word::new(1), next: Word::new(0) };
         Ok(Workers { runtimes, shared: Arc::new(shared) })
     }
@@ -126,7 +136,8 @@ impl Workers {
             loop {
                 tokio::time::sleep(INTERVAL).await;
                 let (now, times, run) = (Instant::now(), shared.busy_times(), commands());
-                let spans = times.iter().zip(&before).map(|(time, before)| *time - *before);
+                let spans =
+                    times.iter().zip(&before).map(|(time, before)| time.saturating_sub(*before));
                 let elapsed = (now - then).as_secs_f64();
                 let loads = spans.map(|span| span.as_secs_f64() / elapsed).collect();
                 // An operator may set the counter to zero.
@@ -146,6 +157,8 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
+        // A poller that waits in its own call of the system does not see that its runtime ends.
+        self.shared.threads.iter().for_each(|thread| thread.poller.end());
         self.runtimes.drain(..).for_each(Runtime::shutdown_background);
     }
 }
@@ -153,9 +166,60 @@ impl Drop for Workers {
 impl Shared {
     /// Returns for how long each thread has worked.
     fn busy_times(&self) -> Vec<Duration> {
-        let runtimes = self.threads.iter().map(|thread| &thread.runtime);
-        runtimes.map(|runtime| runtime.metrics().worker_total_busy_duration(0)).collect()
+        self.threads.iter().map(|thread| thread.busy.total()).collect()
     }
+}
+
+/// For how long a thread has worked. It pauses while it waits for work.
+#[derive(Debug)]
+pub struct BusyTime {
+    /// From when the times below are counted.
+    origin: Instant,
+    /// How long it worked until its last pause, in nanoseconds.
+    until_pause: Word,
+    /// When it went to work after that, in nanoseconds; 0 while it pauses.
+    since: Word,
+}
+
+impl BusyTime {
+    fn new() -> Self {
+        BusyTime { origin: Instant::now(), until_pause: Word::new(0), since: Word::new(0) }
+    }
+
+    /// The thread begins to wait for work. Returns when.
+    pub fn pause(&self) -> Duration {
+        let now = self.origin.elapsed();
+        // Only the runtime's current thread writes these. A reader in between is wrong by the time since the last pause.
+        let since = self.since.load(Ordering::Relaxed);
+        if since != 0 {
+            let worked = self.until_pause.load(Ordering::Relaxed) + (nanoseconds(now) - since);
+            self.since.store(0, Ordering::Relaxed);
+            self.until_pause.store(worked, Ordering::Relaxed);
+        }
+        now
+    }
+
+    /// The thread has work. Returns since when.
+    pub fn resume(&self) -> Duration {
+        let now = self.origin.elapsed();
+        self.since.store(nanoseconds(now), Ordering::Relaxed);
+        now
+    }
+
+    /// Returns for how long the thread has worked.
+    fn total(&self) -> Duration {
+        let until_pause = self.until_pause.load(Ordering::Relaxed);
+        let worked = match self.since.load(Ordering::Relaxed) {
+            0 => 0,
+            since => nanoseconds(self.origin.elapsed()).saturating_sub(since),
+        };
+        Duration::from_nanos(until_pause + worked)
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    // These last for 584 years.
+    time.as_nanos() as u64
 }
 
 /// What the threads have done in an interval.
@@ -385,9 +449,10 @@ impl Seat {
         self.shared.threads[self.thread].syncer.when_durable(server, commit, most_wait).await
     }
 
-    /// Returns the thread's runtime.
-    pub fn runtime(&self) -> &Handle {
-        &self.shared.threads[self.thread].runtime
+    /// Returns with what to spawn tasks of the thread.
+    pub fn spawner(&self) -> Spawner {
+        let Thread { runtime, poller, .. } = &self.shared.threads[self.thread];
+        Spawner { runtime: runtime.clone(), poller: Arc::clone(poller) }
     }
 
     /// Returns the thread's poller.
@@ -399,6 +464,20 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.leave();
+    }
+}
+
+/// Spawns tasks of one thread that serves connections.
+pub struct Spawner {
+    runtime: Handle,
+    poller: Arc<Poller>,
+}
+
+impl Spawner {
+    /// Spawns a task, also while the thread's poller waits in its own call of the system.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(task);
+        self.poller.note_task();
     }
 }
 
@@ -429,7 +508,7 @@ impl Burst {
 
 impl Replies {
     /// The thread has nothing to do, and sleeps.
-    fn end_burst() {
+    pub fn end_burst() {
         REPLIES.with(|replies| replies.before.set(replies.now.replace(Burst::NONE)));
     }
 
@@ -576,6 +655,40 @@ pub mod tests {
         let mut load = Load::new(4, 1e9);
         (load.cost, load.waiting) = (1.0, 1.0);
         assert_eq!(*load.serve(20).last().unwrap(), 4);
+    }
+
+    #[test]
+    fn threads_end_with_their_workers_although_they_wait_in_their_pollers() {
+        let workers = Workers::start(3).unwrap();
+        let busy: Vec<_> =
+            workers.shared.threads.iter().map(|thread| Arc::downgrade(&thread.busy)).collect();
+        // They have nothing to do, so they soon wait.
+        std::thread::sleep(Duration::from_millis(20));
+        drop(workers);
+        let end = Instant::now() + Duration::from_secs(60);
+        while busy.iter().any(|busy| busy.upgrade().is_some()) {
+            assert!(Instant::now() < end, "a thread goes on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_thread_works_between_its_pauses() {
+        let busy = BusyTime::new();
+        let nap = Duration::from_millis(5);
+        let works = || (std::thread::sleep(nap), busy.total()).1;
+        assert_eq!(works(), Duration::ZERO, "before it has begun");
+        let begin = busy.resume();
+        assert!(works() >= nap);
+        let end = busy.pause();
+        let total = busy.total();
+        assert!(total <= end - begin && end - begin - total < Duration::from_micros(1));
+        assert_eq!(works(), total, "in a pause");
+        // Two pauses one after the other, of two threads that had the runtime one after the other.
+        busy.pause();
+        assert_eq!(busy.total(), total);
+        busy.resume();
+        assert!(works() >= total + nap);
     }
 
     #[test]

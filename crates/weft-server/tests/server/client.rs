@@ -1,6 +1,6 @@
 //! A server within the test, and a client that sees every byte of its replies.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -197,7 +197,16 @@ impl Client {
     /// Reads a reply. `None` if the connection has ended.
     pub fn read(&mut self) -> Option<Value> {
         let mut line = String::new();
-        self.stream.read_line(&mut line).ok().filter(|length| *length > 0)?;
+        match self.stream.read_line(&mut line) {
+            Ok(0) => return None,
+            Ok(_) => {}
+            Err(error) => {
+                // An error of this kind says that the time is over.
+                let waits = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+                assert!(!waits, "the server neither replies nor closes the connection");
+                return None;
+            }
+        }
         // A server that is killed may have sent a part of a line.
         let line = line.strip_suffix("\r\n")?;
         let (kind, rest) = (line.chars().next()?, &line[1..]);

@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weft::durability::SimulatedDisk;
 use weft::htm::word::{Ordering, Word};
@@ -113,6 +113,47 @@ fn other_connections_are_served_and_ended_while_some_never_pause() {
         }
         drop(guard);
     });
+}
+
+/// The thread falls asleep after a request, and what comes from other threads at that moment wakes it. Nothing else does.
+#[test]
+fn a_thread_that_falls_asleep_hears_of_new_connections() {
+    let server = TestServer::with(Options { threads: 1, ..Options::default() });
+    let seed = fastrand::u64(..);
+    eprintln!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut pause = |microseconds| {
+        let (start, pause) = (Instant::now(), Duration::from_micros(random.u64(..microseconds)));
+        while start.elapsed() < pause {
+            std::hint::spin_loop();
+        }
+    };
+    let mut silent = server.client();
+    for _ in 0..500 {
+        let (connected, is_connected) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| connected.send(server.client()).unwrap());
+            pause(200);
+            assert_eq!(silent.say("PING"), "+PONG");
+        });
+        assert_eq!(is_connected.recv().unwrap().say("PING"), "+PONG");
+    }
+}
+
+#[test]
+fn a_thread_that_sleeps_hears_that_the_server_stops() {
+    let stop_timeout = Duration::from_secs(3600);
+    let options = Options { threads: 1, stop_timeout, ..Options::default() };
+    let stopped = Server::open(options).unwrap();
+    let server = TestServer::of(Arc::clone(&stopped));
+    let mut silent = server.client();
+    for _ in 0..3 {
+        assert_eq!(silent.say("PING"), "+PONG");
+    }
+    // The thread has nothing else to do.
+    std::thread::sleep(Duration::from_millis(20));
+    stopped.stop();
+    assert!(silent.read().is_none());
 }
 
 /// Has the floods end, also if the test fails.
