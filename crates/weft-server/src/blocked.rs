@@ -1,10 +1,10 @@
-//! A session's command that waits for elements.
+//! What a session waits for: an element, a time, its turn, or a commit that is to become durable.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft::TransactionOptions;
+use weft::{CommitToken, Database, TransactionOptions};
 
 use crate::call::{Call, Caller, DataCommand};
 use crate::clients::Client;
@@ -13,7 +13,7 @@ use crate::effects::Effects;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::{Replies, Session};
-use crate::stop::Done;
+use crate::stop::{Done, text_of};
 use crate::tables::Text;
 use crate::turns::Turn;
 use crate::waiting::{Unblocked, Wait, Waiter};
@@ -28,6 +28,73 @@ pub enum Pause {
     Sleep(Duration),
     /// Its turn at a hot key.
     Turn(Box<AwaitedTurn>),
+    /// A commit in the log.
+    Commit(AwaitedCommit),
+}
+
+/// A `WAIT` or `WAITAOF` that waits until the client's newest commit is in the log.
+#[derive(Debug)]
+pub struct AwaitedCommit {
+    /// The commit.
+    pub commit: CommitToken,
+    /// When it stops waiting; `None` for never.
+    pub deadline: Option<Instant>,
+    /// The reply if the commit is in the log then.
+    pub reached: Reached,
+    /// Whether the client will see the reply.
+    pub wants_reply: bool,
+}
+
+impl AwaitedCommit {
+    /// Waits until the commit is in the log, or the time is over, and writes the reply. Returns whether it is no error.
+    ///
+    /// The calling thread never syncs for this, so it is free when the time is over.
+    pub async fn wait(&self, database: &Database, reply: &mut Reply) -> bool {
+        let durable = database.when_durable(self.commit);
+        let waited = match self.deadline {
+            Some(deadline) => tokio::time::timeout_at(deadline.into(), durable).await.ok(),
+            None => Some(durable.await),
+        };
+        // The time may be over although the commit is in the log: it may have come there while earlier replies were sent.
+        let is_there = database.durable_epoch() >= Some(self.commit.epoch());
+        let reached = match waited {
+            Some(Err(failure)) => Err(failure),
+            Some(Ok(())) => Ok(self.reached),
+            None if is_there => Ok(self.reached),
+            None => Ok(self.reached.nowhere()),
+        };
+        match &reached {
+            Ok(reached) if self.wants_reply => reached.write(reply),
+            Err(failure) if self.wants_reply => reply.error(&text_of(failure)),
+            _ => {}
+        }
+        reached.is_ok()
+    }
+}
+
+/// Where a client's commits are: the reply to `WAIT` or `WAITAOF`.
+#[derive(Clone, Copy, Debug)]
+pub struct Reached {
+    /// Whether they are on the disk of this server; `None` in a reply to `WAIT`.
+    pub is_local: Option<bool>,
+    /// On how many machines the log has them.
+    pub copies: i64,
+}
+
+impl Reached {
+    /// Returns the reply if the commits are not in the log yet.
+    pub fn nowhere(self) -> Self {
+        Reached { is_local: self.is_local.map(|_| false), copies: 0 }
+    }
+
+    /// Writes the reply.
+    pub fn write(self, reply: &mut Reply) {
+        if let Some(is_local) = self.is_local {
+            reply.array(2);
+            reply.flag(is_local);
+        }
+        reply.integer(self.copies);
+    }
 }
 
 /// A `WATCH` that waits for the client's turn. Its keys count as watched already, so that their rows stay when the client
@@ -117,7 +184,7 @@ impl Blocked {
 const ARGUMENT_BYTES: usize = 32;
 
 /// The longest time that a client waits, if it is not for ever.
-const WAIT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+pub const WAIT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 impl Session {
     /// Begins to wait, unless what is waited for has come already.

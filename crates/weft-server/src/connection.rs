@@ -24,7 +24,7 @@ use weft::htm::word::Ordering;
 use weft::{CommitToken, Database};
 
 use crate::batch::{BATCH_REQUESTS, Batch, Request};
-use crate::blocked::{AwaitedTurn, Blocked, Pause};
+use crate::blocked::{AwaitedCommit, AwaitedTurn, Blocked, Pause};
 use crate::clients::Client;
 use crate::log::{Level, log};
 use crate::publish::Mailbox;
@@ -366,7 +366,7 @@ impl Connection {
     /// Notes that all is on the disk which the replies show.
     pub fn note_durable(&mut self) {
         self.count_commands();
-        (self.session.waits, self.session.token) = (false, None);
+        self.session.token = None;
     }
 
     /// Returns the database.
@@ -420,6 +420,7 @@ impl Connection {
                         Some(Pause::Element(blocked)) => self.wait(*blocked).await?,
                         Some(Pause::Sleep(time)) => self.sleep(time).await?,
                         Some(Pause::Turn(awaited)) => self.wait_for_turn(*awaited).await?,
+                        Some(Pause::Commit(awaited)) => self.wait_for_commit(&awaited).await?,
                     }
                 }
                 Halt::Full => {
@@ -616,6 +617,22 @@ impl Connection {
         Ok(())
     }
 
+    /// Replies to a `WAIT` or `WAITAOF` when the client's commits are in the log, or when its time is over. Nothing is read
+    /// until then.
+    async fn wait_for_commit(&mut self, awaited: &AwaitedCommit) -> io::Result<()> {
+        self.flush().await?;
+        if self.session.closes {
+            // A commit before it cannot become durable, which the client has heard.
+            return Ok(());
+        }
+        if !awaited.wait(&self.session.server.database, &mut self.reply).await {
+            self.session.errors += 1;
+        }
+        // The time that was spent waiting is no work.
+        self.session.wake();
+        Ok(())
+    }
+
     /// Sends the replies, and the messages of subscriptions, when their commits are durable.
     async fn flush(&mut self) -> io::Result<()> {
         let mailbox = self.settle().await?;
@@ -637,7 +654,7 @@ impl Connection {
         let Connection { session, reply, seat, .. } = self;
         let server = &*session.server;
         let awaited = session.awaited();
-        (session.waits, session.token) = (false, None);
+        session.token = None;
         let leads = std::mem::take(&mut session.leads);
         let failed = match awaited {
             Some(commit) => seat.when_durable(&session.server, commit).await.err(),

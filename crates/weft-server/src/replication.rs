@@ -381,7 +381,8 @@ impl Server {
     pub fn has_directory(&self) -> bool {
         match &self.replication {
             Some(replication) => replication.directory().is_some(),
-            None => self.options.store.directory.is_some(),
+            // A database of the program has a directory of its own.
+            None => self.database.durable_epoch().is_some(),
         }
     }
 

@@ -751,3 +751,36 @@ fn prepare(new: &[(String, NewProcedure)], database: &Database) -> io::Result<Pr
 
 const NO_CERTIFICATE: &str =
     "TLS needs a certificate and its key: give --tls-certificate and --tls-key";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protected_mode_refuses_strangers_without_a_password() {
+        let open = |is_protected, password: Option<&str>| {
+            let password = password.map(str::to_owned);
+            Server::open(Options { is_protected, password, ..Options::default() }).unwrap()
+        };
+        let refused = |server: &Server, address: &str| {
+            let reply = server.refuses(SocketAddr::new(address.parse().unwrap(), 7000));
+            reply.inspect(|reply| assert!(reply.starts_with("-DENIED ") && reply.ends_with("\r\n")))
+        };
+        let (local, others) = (
+            ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"],
+            ["10.0.0.7", "0.0.0.0", "2001:db8::1", "::ffff:10.0.0.7"],
+        );
+        let protected = open(true, None);
+        for address in local {
+            assert_eq!(refused(&protected, address), None, "{address}");
+        }
+        for address in others {
+            assert!(refused(&protected, address).is_some(), "{address}");
+            assert_eq!(refused(&open(true, Some("secret")), address), None, "{address}");
+            assert_eq!(refused(&open(false, None), address), None, "{address}");
+        }
+        // CONFIG SET changes it for the clients that connect afterwards.
+        protected.is_protected.store(0, Ordering::Relaxed);
+        assert_eq!(refused(&protected, "10.0.0.7"), None);
+    }
+}

@@ -108,8 +108,6 @@ pub struct Session {
     pub at_standby: AtStandby,
     /// Whether commands were run as those of the primary. Then the replies are sent only if it was the only one.
     pub leads: bool,
-    /// Whether the reply waits until its commit is durable although the server's replies do not: `WAITAOF`.
-    pub waits: bool,
     /// How many commands were run since they were counted last.
     pub commands: u64,
     /// How many of the replies were errors.
@@ -151,7 +149,6 @@ impl Session {
             newest: None,
             at_standby: AtStandby::default(),
             leads: false,
-            waits: false,
             commands: 0,
             errors: 0,
             alone: 0,
@@ -411,9 +408,8 @@ impl Session {
 
     /// Returns the commit that has to be durable before the replies are sent, unless it is.
     pub fn awaited(&self) -> Option<CommitToken> {
-        let waits = self.waits || self.server.waits;
         let is_awaited = |token: &CommitToken| {
-            waits && self.server.database.durable_epoch() < Some(token.epoch())
+            self.server.waits && self.server.database.durable_epoch() < Some(token.epoch())
         };
         self.token.filter(is_awaited)
     }

@@ -3,15 +3,17 @@
 //! Each server of a replicated database answers as Redis's Sentinel does, since each knows the primary from
 //! the log. So a client that supports Sentinel finds the primary if it is given the servers as its sentinels.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::unknown_subcommand;
+use crate::blocked::{AwaitedCommit, Pause, Reached, WAIT_MAX};
 use crate::call::{integer, is};
 use crate::log::{Level, log};
 use crate::replication::{PROMOTION_TIME, Replication, Standing};
 use crate::reply::Reply;
+use crate::request::parse_integer;
 use crate::server::Server;
-use crate::session::{Session, in_place};
+use crate::session::{Replies, Session, in_place};
 use crate::stop::{Done, texts};
 
 /// Divides an address into its host and its port.
@@ -63,57 +65,82 @@ pub fn role(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
     Ok(())
 }
 
-/// `WAIT`: the reply waits until the client's commits are in the log, and says on how many machines they are at least.
+/// Returns the time that an argument of `WAIT` or `WAITAOF` gives in milliseconds; `None` for no limit.
+fn timeout(argument: &[u8]) -> Done<Option<Duration>> {
+    let millis = parse_integer(argument).ok_or("ERR timeout is not an integer or out of range")?;
+    let millis = u64::try_from(millis).map_err(|_| "ERR timeout is negative")?;
+    Ok(Some(Duration::from_millis(millis)).filter(|timeout| !timeout.is_zero()))
+}
+
+/// `WAIT`: replies when the client's commits are in the log, with the number of machines that have them at least.
 pub fn wait(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
-    integer(arguments[1])?;
-    if integer(arguments[2])? < 0 {
-        return Err("ERR timeout is negative".into());
-    }
-    reply.integer(await_copies(session)?);
+    let copies = integer(arguments[1])?;
+    let timeout = timeout(arguments[2])?;
+    check_primary(session, "WAIT")?;
+    reply_when_reached(session, (false, copies), None, timeout, reply);
     Ok(())
 }
 
-/// Makes the reply wait until the client's commits are replicated. Returns on how many machines they are then.
-///
-/// # Errors
-/// The server is a standby.
-fn await_copies(session: &mut Session) -> Done<i64> {
-    if session.server.replication.is_none() {
-        return Ok(0);
-    }
-    if !session.server.writes() {
-        return Err("ERR WAIT cannot be used with replica instances. Please also note that writes to replicas are just \
-                    local and are not propagated."
-            .into());
-    }
-    (session.token, session.waits) = (session.newest, true);
-    Ok(session.server.options.replication.copies.into())
-}
-
-/// `WAITAOF`: the reply waits until the client's commits are durable.
+/// `WAITAOF`: replies when the client's commits are on the disk and in the log.
 pub fn waitaof(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
-    let is_local = match integer(arguments[1])? {
+    let wants_local = match integer(arguments[1])? {
         0 => false,
         1 => true,
-        _ => return Err("ERR value is out of range, must be between 0 and 1".into()),
+        _ => return Err("ERR value is out of range, value must between 0 and 1".into()),
     };
-    integer(arguments[2])?;
-    if integer(arguments[3])? < 0 {
-        return Err("ERR timeout is negative".into());
+    let copies = integer(arguments[2])?;
+    if copies < 0 {
+        return Err(texts::NEGATIVE.into());
     }
-    if is_local && !session.server.has_directory() {
+    let timeout = timeout(arguments[3])?;
+    check_primary(session, "WAITAOF")?;
+    let has_directory = session.server.has_directory();
+    if wants_local && !has_directory {
         return Err("ERR WAITAOF cannot be used when numlocal is set but the data is in memory: start the server \
                     with --directory"
             .into());
     }
-    let copies = await_copies(session)?;
-    if session.server.replication.is_none() {
-        (session.token, session.waits) = (session.newest, is_local);
-    }
-    reply.array(2);
-    reply.flag(is_local);
-    reply.integer(copies);
+    reply_when_reached(session, (wants_local, copies), Some(has_directory), timeout, reply);
     Ok(())
+}
+
+/// Checks that the server is the primary, or not replicated.
+fn check_primary(session: &Session, name: &str) -> Done {
+    if session.server.replication.is_some() && !session.server.writes() {
+        return Err(format!(
+            "ERR {name} cannot be used with replica instances. Please also note that writes to replicas are just local \
+             and are not propagated."
+        )
+        .into());
+    }
+    Ok(())
+}
+
+/// Replies at once if the client's commits are where it wants them, or cannot come there. Otherwise the session pauses until
+/// they are in the log or the time is over.
+fn reply_when_reached(
+    session: &mut Session,
+    (wants_local, copies_wanted): (bool, i64),
+    is_local: Option<bool>,
+    timeout: Option<Duration>,
+    reply: &mut Reply,
+) {
+    let server = &session.server;
+    let is_replicated = server.replication.is_some();
+    let copies = if is_replicated { server.options.replication.copies.into() } else { 0 };
+    let reached = Reached { is_local, copies };
+    let durable = server.database.durable_epoch();
+    let missing = session.newest.filter(|commit| durable < Some(commit.epoch()));
+    match missing {
+        None => reached.write(reply),
+        Some(commit) if wants_local || (is_replicated && copies_wanted > 0) => {
+            let deadline = timeout.map(|timeout| Instant::now() + timeout.min(WAIT_MAX));
+            let wants_reply = session.replies == Replies::On;
+            let awaited = AwaitedCommit { commit, deadline, reached, wants_reply };
+            session.pause = Some(Pause::Commit(awaited));
+        }
+        Some(_) => reached.nowhere().write(reply),
+    }
 }
 
 /// `READONLY`: from here on the client also reads what a standby has.

@@ -7,6 +7,7 @@ use weft_server::{Options, SETTINGS, list_commands};
 
 use crate::client::{Client, TestServer, Value};
 use crate::durable::Directory;
+use crate::missing::skip;
 use crate::replies::Redis;
 
 /// Returns the two tables of the page.
@@ -99,7 +100,7 @@ const OTHER_WORDS: &[(&str, &[&str], &[&str])] = &[
 fn the_arguments_are_those_that_redis_documents() {
     let folder = Directory::new("docs");
     let Some(redis) = Redis::start_in(&folder.0) else {
-        eprintln!("skipped: redis-server is not installed");
+        skip("redis-server", "redis-server");
         return;
     };
     let server = TestServer::new();

@@ -2,6 +2,7 @@
 
 use crate::client::{Client, TestServer, Value};
 use crate::import::VALUES;
+use crate::missing::skip;
 use crate::replies::Redis;
 
 /// More values, some of which Redis keeps in other forms.
@@ -103,7 +104,7 @@ fn copy(from: &mut Client, to: &mut Client, key: &str) {
 #[test]
 fn values_go_to_redis_and_come_back() {
     let Some(redis) = Redis::start_in(&std::env::temp_dir()) else {
-        eprintln!("skipped: redis-server is not installed");
+        skip("redis-server", "redis-server");
         return;
     };
     let server = TestServer::new();

@@ -1,5 +1,6 @@
 //! The program with a directory: what was acknowledged survives a kill.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -220,6 +221,16 @@ fn a_client_can_wait_for_the_disk() {
     assert_eq!(connect(path).say("GET k"), "\"v\"");
     let refused = crate::client::TestServer::new().client().say("WAITAOF 1 0 0");
     assert!(refused.starts_with("-ERR WAITAOF cannot be used"), "{refused}");
+}
+
+#[test]
+fn only_the_user_of_the_server_can_connect_to_its_unix_socket() {
+    let directory = Directory::new("mode");
+    let _program = Program::start_in(&directory.0);
+    // A server that answers has set the mode: a moment before, the socket was there without it.
+    assert_eq!(connect(&directory.0).say("PING"), "+PONG");
+    let mode = directory.0.join("socket").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
 }
 
 #[test]

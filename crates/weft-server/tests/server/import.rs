@@ -2,9 +2,16 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
-use crate::client::Client;
-use crate::durable::{Directory, Program};
+use weft::durability::FileSystem;
+use weft::htm::word::{Ordering, Word};
+use weft_exchange::{DumpReader, restore_dump};
+use weft_server::{Options, Server};
+
+use crate::client::{Client, TestServer};
+use crate::durable::{Directory, Program, integer, integers};
+use crate::missing::skip;
 use crate::replies::Redis;
 
 pub const VALUES: &[&str] = &[
@@ -72,7 +79,7 @@ fn import(source: &str, directory: &Path) -> String {
 fn a_redis_is_copied_while_it_runs_and_from_its_file() {
     let folder = Directory::new("import-source");
     let Some(redis) = Redis::start_in(&folder.0) else {
-        eprintln!("skipped: redis-server is not installed");
+        skip("redis-server", "redis-server");
         return;
     };
     let mut source = Client::new(redis.1);
@@ -196,4 +203,73 @@ fn fields_that_expire_are_not_kept_for_ever_unless_that_is_asked_for() {
     let (is_ok, said) = import(None);
     assert!(is_ok, "{said}");
     assert_eq!(hash(), "*[\"b\"]");
+}
+
+/// Counts on from 1 until `ends`, and keeps the number in a counter, in a set and in a list, in one transaction after the other.
+/// `acknowledged` is the last number that the server has acknowledged.
+fn count(mut client: Client, number: usize, acknowledged: &Word, ends: &Word) {
+    for next in 1.. {
+        client.send(
+            format!(
+                "MULTI\r\nINCR counter:{number}\r\nSADD set:{number} {next}\r\nRPUSH list:{number} {next}\r\nEXEC\r\n"
+            )
+            .as_bytes(),
+        );
+        let replies: Vec<_> = (0..5).map(|_| client.read().unwrap()).collect();
+        assert_eq!(integers(&replies[4]), [next, 1, next]);
+        acknowledged.store(next as u64, Ordering::Relaxed);
+        if ends.load(Ordering::Relaxed) != 0 {
+            return;
+        }
+    }
+}
+
+#[test]
+fn backup_of_a_serving_server_has_all_acknowledged_writes() {
+    let folder = Directory::new("backup");
+    let mut options = Options::default();
+    let directory = folder.0.join("origin").display().to_string();
+    weft_server::find_setting("directory").unwrap().set(&mut options, &directory).unwrap();
+    let opened = Server::open(options).unwrap();
+    let server = TestServer::of(Arc::clone(&opened));
+    for line in VALUES {
+        assert!(!server.client().say(line).starts_with('-'), "{line}");
+    }
+    let questions = [QUESTIONS, &["XRANGE stream - +", "XPENDING stream readers"]].concat();
+    let mut client = server.client();
+    let replies: Vec<_> = questions.iter().map(|line| client.say(line)).collect();
+    let (acknowledged, ends) = ([Word::new(0), Word::new(0)], Word::new(0));
+    let mut dump = Vec::new();
+    let before = std::thread::scope(|scope| {
+        for (number, acknowledged) in acknowledged.iter().enumerate() {
+            let (client, ends) = (server.client(), &ends);
+            scope.spawn(move || count(client, number, acknowledged, ends));
+        }
+        let last = || acknowledged.each_ref().map(|number| number.load(Ordering::Relaxed));
+        while last().contains(&0) {}
+        let before = last();
+        // What `weft dump` does, without its copy of the rows in memory.
+        weft_exchange::dump(&opened.database, "dump".as_ref(), &mut dump, |_| ()).unwrap();
+        ends.store(1, Ordering::Relaxed);
+        before
+    });
+    drop((server, opened));
+    let reader = DumpReader::new("dump".as_ref(), &dump[..]).unwrap();
+    restore_dump(reader, &FileSystem, &folder.0.join("data")).unwrap();
+    let program = Program::start_in(&folder.0);
+    let mut client = program.client();
+    for (number, (before, after)) in before.iter().zip(&acknowledged).enumerate() {
+        let restored = integer(&client.line(&format!("GET counter:{number}")));
+        let numbers = *before as i64..=after.load(Ordering::Relaxed) as i64;
+        assert!(numbers.contains(&restored), "{restored} is not in {numbers:?}");
+        // Each transaction is in the backup as a whole, or not at all.
+        assert_eq!(integer(&client.line(&format!("SCARD set:{number}"))), restored);
+        let items = integers(&client.line(&format!("LRANGE list:{number} 0 -1")));
+        assert_eq!(items, (1..=restored).collect::<Vec<_>>());
+    }
+    for (line, reply) in questions.into_iter().zip(replies) {
+        assert_eq!(client.say(line), reply, "{line}");
+    }
+    // The restored server also takes writes.
+    assert_eq!(client.say("RPUSH list d"), ":5");
 }

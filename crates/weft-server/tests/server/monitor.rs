@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use weft_server::Options;
 
 use crate::client::{Client, TestServer, Value};
+use crate::missing::skip;
 use crate::replies::Redis;
 
 /// Commands that a monitor sees, or does not see.
@@ -61,7 +62,7 @@ fn a_monitor_sees_what_it_sees_in_redis() {
     assert!(ours.iter().all(|line| !line.contains("secret")), "{ours:?}");
     assert!(ours.contains(&"0 lua \"incr\" \"key\"".to_owned()), "{ours:?}");
     let Some(redis) = Redis::start_in(&std::env::temp_dir()) else {
-        eprintln!("skipped: redis-server is not installed");
+        skip("redis-server", "redis-server");
         return;
     };
     let theirs = watch(&mut Client::new(redis.1), &mut Client::new(redis.1));

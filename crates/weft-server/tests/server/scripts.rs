@@ -6,6 +6,7 @@ use weft::DurabilityOptions;
 use weft_server::{Options, StoreOptions};
 
 use crate::client::{Client, TestServer, Value};
+use crate::missing::skip;
 use crate::replies::Redis;
 
 fn eval(client: &mut Client, script: &str, keys: &[&str], arguments: &[&str]) -> String {
@@ -353,7 +354,7 @@ fn functions_that_were_dumped_are_restored() {
         ("\"one\"".into(), "\"two\"".into())
     );
     let Some(redis) = Redis::start_in(&std::env::temp_dir()) else {
-        eprintln!("skipped: redis-server is not installed");
+        skip("redis-server", "redis-server");
         return;
     };
     let mut redis = Client::new(redis.1);

@@ -14,6 +14,7 @@ use weft_server::{ListenOptions, Options, TlsFiles};
 
 use crate::client::TestServer;
 use crate::durable::{Directory, Program};
+use crate::missing::skip;
 
 /// An authority, and certificates that it has signed, as files.
 struct Certificates {
@@ -176,7 +177,7 @@ fn clients_of_redis_connect_by_tls() {
             let said = String::from_utf8_lossy(&output.stdout).into_owned();
             assert_eq!(said.trim(), "OK", "{}", String::from_utf8_lossy(&output.stderr));
         }
-        Err(error) => eprintln!("skipped: redis-cli: {error}"),
+        Err(_) => skip("redis-cli", "redis-tools"),
     }
     let python = format!(
         "import redis\nclient = redis.Redis('localhost', {port}, ssl=True, ssl_ca_certs='{authority}')\n\
@@ -189,7 +190,7 @@ fn clients_of_redis_connect_by_tls() {
             let said = String::from_utf8_lossy(&output.stdout).into_owned();
             assert_eq!(said.trim(), "[1, 2]", "{}", String::from_utf8_lossy(&output.stderr));
         }
-        _ => eprintln!("skipped: redis-py is not installed; .ci/redis-clients installs it"),
+        _ => skip("redis-py for Python 3", "python3-redis"),
     }
 }
 
