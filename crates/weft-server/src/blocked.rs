@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft::{CommitToken, Database, TransactionOptions};
+use weft::{CommitToken, Database, Failure, TransactionOptions};
 
 use crate::call::{Call, Caller, DataCommand};
 use crate::clients::Client;
@@ -46,10 +46,13 @@ pub struct AwaitedCommit {
 }
 
 impl AwaitedCommit {
-    /// Waits until the commit is in the log, or the time is over, and writes the reply. Returns whether it is no error.
+    /// Waits until the commit is in the log, or the time is over, and writes the reply.
     ///
-    /// The calling thread never syncs for this, so it is free when the time is over.
-    pub async fn wait(&self, database: &Database, reply: &mut Reply) -> bool {
+    /// The calling thread never syncs for this: it is free when the time is over.
+    ///
+    /// # Errors
+    /// The commit cannot become durable. The reply says so.
+    pub async fn wait(&self, database: &Database, reply: &mut Reply) -> Result<(), Failure> {
         let durable = database.when_durable(self.commit);
         let waited = match self.deadline {
             Some(deadline) => tokio::time::timeout_at(deadline.into(), durable).await.ok(),
@@ -68,7 +71,7 @@ impl AwaitedCommit {
             Err(failure) if self.wants_reply => reply.error(&text_of(failure)),
             _ => {}
         }
-        reached.is_ok()
+        reached.map(drop)
     }
 }
 
@@ -182,6 +185,8 @@ impl Blocked {
 
 /// What an argument needs besides its bytes. An estimate.
 const ARGUMENT_BYTES: usize = 32;
+/// The reply to a command that `CLIENT UNBLOCK` has ended.
+const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 /// The longest time that a client waits, if it is not for ever.
 pub const WAIT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -264,7 +269,8 @@ impl Session {
             Ok(true) => true,
             Ok(false) => match blocked.waiter.unblocked() {
                 Some(Unblocked::Error) => {
-                    reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+                    self.count_error(UNBLOCKED);
+                    reply.error(UNBLOCKED);
                     true
                 }
                 how => {
@@ -275,8 +281,9 @@ impl Session {
                 }
             },
             Err(stop) => {
-                self.errors += 1;
-                reply.error(&stop.text());
+                let text = stop.text();
+                self.count_error(&text);
+                reply.error(&text);
                 true
             }
         };

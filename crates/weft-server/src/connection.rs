@@ -625,8 +625,8 @@ impl Connection {
             // A commit before it cannot become durable, which the client has heard.
             return Ok(());
         }
-        if !awaited.wait(&self.session.server.database, &mut self.reply).await {
-            self.session.errors += 1;
+        if let Err(failure) = awaited.wait(&self.session.server.database, &mut self.reply).await {
+            self.session.count_error(&text_of(&failure));
         }
         // The time that was spent waiting is no work.
         self.session.wake();

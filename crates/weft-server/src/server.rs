@@ -21,6 +21,7 @@ use crate::backups::ServerBackups;
 use crate::clients::Clients;
 use crate::collector::Collector;
 use crate::connection::{self, Opening};
+use crate::counters::Counters;
 use crate::effects::Effects;
 use crate::health;
 use crate::http;
@@ -133,42 +134,6 @@ impl Default for Options {
             log_level: Level::Info,
             settings_file: None,
             notifies_systemd: false,
-        }
-    }
-}
-
-/// Numbers that the server counts.
-#[derive(Debug)]
-pub struct Counters {
-    /// Commands that were run.
-    pub commands: Word,
-    /// Connections that were accepted.
-    pub accepted: Word,
-    /// Connections that were refused.
-    pub refused: Word,
-    /// Error replies.
-    pub errors: Word,
-    /// Bytes received.
-    pub input_bytes: Word,
-    /// Bytes sent.
-    pub output_bytes: Word,
-    /// Keys that have expired and were removed in the background.
-    pub expired: Word,
-}
-
-impl Counters {
-    fn new() -> Self {
-        let [commands, accepted, refused, errors, input_bytes, output_bytes, expired] =
-            std::array::from_fn(|_| Word::new(0));
-        Counters { commands, accepted, refused, errors, input_bytes, output_bytes, expired }
-    }
-
-    /// Sets all numbers to zero.
-    pub fn reset(&self) {
-        let Counters { commands, accepted, refused, errors, input_bytes, output_bytes, expired } =
-            self;
-        for counter in [commands, accepted, refused, errors, input_bytes, output_bytes, expired] {
-            counter.store(0, Ordering::Relaxed);
         }
     }
 }
@@ -553,7 +518,11 @@ impl Server {
         let workers = Arc::new(Workers::start(self.options.threads)?);
         let mut accepting = JoinSet::new();
         let counted = current.clone();
-        let commands = move || counted.get().counters.commands.load(Ordering::Relaxed);
+        let commands = move || {
+            let counters = &counted.get().counters;
+            counters.sample(Instant::now());
+            counters.commands.load(Ordering::Relaxed)
+        };
         accepting.spawn(workers.adapt(commands));
         for listener in listeners.tcp {
             let address = listener.local_addr()?.to_string();

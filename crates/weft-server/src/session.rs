@@ -209,8 +209,9 @@ impl Session {
         let outcome = self.dispatch(found, arguments, reply);
         if let Err(stop) = outcome {
             reply.truncate(before);
-            reply.error(&self.text_of(&stop));
-            self.errors += 1;
+            let text = self.text_of(&stop);
+            reply.error(&text);
+            self.count_error(&text);
         }
         self.commands += 1;
         self.replies = match self.replies {
@@ -229,6 +230,12 @@ impl Session {
             }
         };
         self.note_time(arguments);
+    }
+
+    /// Counts an error reply.
+    pub fn count_error(&mut self, text: &str) {
+        self.errors += 1;
+        self.server.counters.note_code(text);
     }
 
     /// Returns the text of the error reply. If the database is closed because the server is no longer the primary, the command
@@ -782,8 +789,9 @@ impl Session {
         let before = reply.len();
         let names: Vec<&[u8]> = awaited.names.iter().map(|name| &**name).collect();
         if let Err(stop) = self.watch_now(&names, reply) {
-            self.errors += 1;
-            reply.error(&stop.text());
+            let text = stop.text();
+            self.count_error(&text);
+            reply.error(&text);
         }
         if !awaited.wants_reply {
             reply.truncate(before);

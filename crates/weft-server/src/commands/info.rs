@@ -1,6 +1,7 @@
 //! `INFO`: numbers about the server.
 
 use std::fmt::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use weft::htm::word::Ordering;
 
@@ -8,15 +9,28 @@ use super::connection::REDIS_VERSION;
 use super::replication;
 use crate::call::{Call, is};
 use crate::effects::Topic;
+use crate::process;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::stop::Done;
 use crate::tables::{SPACES, expiring};
 
-const SECTIONS: [&str; 8] =
-    ["server", "clients", "memory", "persistence", "stats", "replication", "cluster", "keyspace"];
+/// The titles of the sections, in Redis's order.
+const SECTIONS: [&str; 11] = [
+    "Server",
+    "Clients",
+    "Memory",
+    "Persistence",
+    "Stats",
+    "Replication",
+    "CPU",
+    "Modules",
+    "Errorstats",
+    "Cluster",
+    "Keyspace",
+];
 
-/// `INFO`
+/// `INFO`. Redis also has sections of numbers for each command, which the server does not count.
 pub fn info(call: &Call<'_>, reply: &mut Reply) -> Done {
     let named = call.rest(1);
     let wants = |section: &str| {
@@ -29,8 +43,7 @@ pub fn info(call: &Call<'_>, reply: &mut Reply) -> Done {
         if !text.is_empty() {
             text += "\r\n";
         }
-        let title = section[..1].to_uppercase() + &section[1..];
-        let _ = write!(text, "# {title}\r\n");
+        let _ = write!(text, "# {section}\r\n");
         for (name, value) in rows(call, section)? {
             let _ = write!(text, "{name}:{value}\r\n");
         }
@@ -46,33 +59,56 @@ fn rows(call: &Call<'_>, section: &str) -> Done<Vec<(String, String)>> {
     let mut row =
         |name: &str, value: &dyn ToString| rows.push((name.to_owned(), value.to_string()));
     match section {
-        "server" => {
+        "Server" => {
             row("redis_version", &REDIS_VERSION);
             row("redis_mode", &"standalone");
             row("weft_version", &env!("CARGO_PKG_VERSION"));
             row("os", &format!("{} {}", std::env::consts::OS, std::env::consts::ARCH));
             row("arch_bits", &usize::BITS);
             row("process_id", &std::process::id());
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            row("server_time_usec", &now.as_micros());
             row("uptime_in_seconds", &server.started.elapsed().as_secs());
             row("uptime_in_days", &(server.started.elapsed().as_secs() / 86_400));
         }
-        "clients" => {
+        "Clients" => {
             row("connected_clients", &server.clients.len());
             row("blocked_clients", &server.waiters.len());
+            row("tracking_clients", &0);
             row("weft_clients_bytes", &server.clients_bytes.load(Ordering::Relaxed));
             row("maxclients", &server.clients_max.load(Ordering::Relaxed));
         }
-        "memory" => {
-            let metrics = server.database.metrics();
-            row("used_memory", &metrics.memory.used_bytes);
-            row("maxmemory", &server.options.store.memory_limit.unwrap_or(0));
+        "Memory" => {
+            let mut bytes = |name: &str, bytes: u64| {
+                row(name, &bytes);
+                row(&format!("{name}_human"), &with_unit(bytes));
+            };
+            bytes("used_memory", server.database.metrics().memory.used_bytes);
+            if let Some(resident) = process::resident_bytes() {
+                bytes("used_memory_rss", resident);
+            }
+            bytes("maxmemory", server.options.store.memory_limit.unwrap_or(0));
             row("maxmemory_policy", &"noeviction");
         }
-        "persistence" => persistence(server, &mut row),
-        "replication" => replication::info(server, &mut row),
-        "cluster" => row("cluster_enabled", &0),
-        "stats" => {
+        "Persistence" => persistence(server, &mut row),
+        "Replication" => replication::info(server, &mut row),
+        "CPU" => {
+            if let Some(time) = process::processor_time() {
+                row("used_cpu_sys", &format!("{:.6}", time.system));
+                row("used_cpu_user", &format!("{:.6}", time.user));
+            }
+        }
+        // The server has none.
+        "Modules" => {}
+        "Errorstats" => {
+            for (code, count) in server.counters.codes() {
+                row(&format!("errorstat_{code}"), &format!("count={count}"));
+            }
+        }
+        "Cluster" => row("cluster_enabled", &0),
+        "Stats" => {
             let counters = &server.counters;
+            let rates = counters.rates();
             let metrics = server.database.metrics();
             row("total_connections_received", &counters.accepted.load(Ordering::Relaxed));
             row("rejected_connections", &counters.refused.load(Ordering::Relaxed));
@@ -80,6 +116,10 @@ fn rows(call: &Call<'_>, section: &str) -> Done<Vec<(String, String)>> {
             row("total_error_replies", &counters.errors.load(Ordering::Relaxed));
             row("total_net_input_bytes", &counters.input_bytes.load(Ordering::Relaxed));
             row("total_net_output_bytes", &counters.output_bytes.load(Ordering::Relaxed));
+            let kibibytes = |bytes: f64| format!("{:.2}", bytes / 1024.0);
+            row("instantaneous_ops_per_sec", &format!("{:.0}", rates.commands));
+            row("instantaneous_input_kbps", &kibibytes(rates.input_bytes));
+            row("instantaneous_output_kbps", &kibibytes(rates.output_bytes));
             row("pubsub_channels", &server.publish.subscribed(Topic::Channel).len());
             row("pubsub_patterns", &server.publish.subscribed(Topic::Pattern).len());
             row("pubsubshard_channels", &server.publish.subscribed(Topic::Shard).len());
@@ -105,9 +145,25 @@ fn rows(call: &Call<'_>, section: &str) -> Done<Vec<(String, String)>> {
     Ok(rows)
 }
 
+/// Returns a number of bytes as Redis shows it to people.
+fn with_unit(bytes: u64) -> String {
+    if bytes < 1024 {
+        return format!("{bytes}B");
+    }
+    let (mut number, mut unit) = (bytes as f64 / 1024.0, "K");
+    for next in ["M", "G", "T", "P"] {
+        if number < 1024.0 {
+            break;
+        }
+        (number, unit) = (number / 1024.0, next);
+    }
+    format!("{number:.2}{unit}")
+}
+
 fn persistence(server: &Server, row: &mut dyn FnMut(&str, &dyn ToString)) {
     let metrics = server.database.metrics();
     row("loading", &0);
+    row("rdb_last_save_time", &server.last_save.load(Ordering::Relaxed));
     row("aof_enabled", &u8::from(metrics.log.is_some()));
     row("weft_acknowledge", &if server.waits { "durable" } else { "at-once" });
     if let Some(epoch) = server.database.durable_epoch() {
@@ -120,8 +176,24 @@ fn persistence(server: &Server, row: &mut dyn FnMut(&str, &dyn ToString)) {
 
 #[cfg(test)]
 mod tests {
+    use super::with_unit;
     use crate::server::{Options, Server};
     use crate::session::Session;
+
+    #[test]
+    fn bytes_are_shown_as_redis_shows_them() {
+        for (bytes, shown) in [
+            (0, "0B"),
+            (1023, "1023B"),
+            (1024, "1.00K"),
+            (916_800, "895.31K"),
+            (12_058_624, "11.50M"),
+            (4 << 30, "4.00G"),
+            (3 << 49, "1.50P"),
+        ] {
+            assert_eq!(with_unit(bytes), shown);
+        }
+    }
 
     #[test]
     fn keys_that_expire_are_counted() {

@@ -13,6 +13,7 @@ use super::{COMMANDS, Command, KeyPlaces, either, find, unknown_subcommand};
 use crate::blocked::Pause;
 use crate::call::{integer, is};
 use crate::clients::Client;
+use crate::glob;
 use crate::latency::{COMMAND, Latency};
 use crate::procedures::Parameter;
 use crate::reply::Reply;
@@ -115,7 +116,11 @@ pub fn command(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) ->
                 }
             }
         }
-        b"list" if rest.is_empty() => reply.texts(all().iter().map(|command| command.name)),
+        b"list" => {
+            let mut found = all();
+            retain_named(&mut found, rest)?;
+            reply.texts(found.iter().map(|command| command.name));
+        }
         b"getkeys" if rest.len() < 2 => {
             return Err("ERR wrong number of arguments for 'command|getkeys' command".into());
         }
@@ -126,8 +131,37 @@ pub fn command(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) ->
             }
             reply.texts(command.keys_of(rest)?.iter());
         }
-        b"help" => help(reply, &["COMMAND [COUNT|LIST|INFO|DOCS|GETKEYS] ..."]),
+        b"help" => help(
+            reply,
+            &[
+                "COMMAND [COUNT|INFO|DOCS|GETKEYS] ...",
+                "COMMAND LIST [FILTERBY ACLCAT <category> | FILTERBY PATTERN <pattern> | FILTERBY MODULE <name>]",
+            ],
+        ),
         _ => return Err(unknown_subcommand(arguments, "COMMAND").into()),
+    }
+    Ok(())
+}
+
+/// Keeps the commands that the filter of `COMMAND LIST` names.
+fn retain_named(commands: &mut Vec<&Command>, filter: &[&[u8]]) -> Done {
+    let (kind, value) = match filter {
+        [] => return Ok(()),
+        [word, kind, value] if is(word, "filterby") => (kind, value),
+        _ => return Err(texts::SYNTAX.into()),
+    };
+    match kind.to_ascii_lowercase().as_slice() {
+        b"aclcat" => match CATEGORIES.iter().find(|category| is(value, category)) {
+            Some(category) => commands.retain(|command| command.is_in(category)),
+            None => commands.clear(),
+        },
+        b"pattern" => {
+            let pattern = value.to_ascii_lowercase();
+            commands.retain(|command| glob::matches(&pattern, command.name.as_bytes()));
+        }
+        // No command is one of a module.
+        b"module" => commands.clear(),
+        _ => return Err(texts::SYNTAX.into()),
     }
     Ok(())
 }
@@ -279,12 +313,6 @@ pub fn latency(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) ->
         (b"help", []) => {
             help(reply, &["LATENCY LATEST | HISTORY command | RESET [command] | DOCTOR"])
         }
-        (b"graph" | b"histogram", _) => {
-            return Err(
-                "ERR LATENCY GRAPH and HISTOGRAM are not supported: LATENCY HISTORY command has the times by the second, and SLOWLOG the commands"
-                    .into(),
-            );
-        }
         _ => return Err(unknown_subcommand(arguments, "LATENCY").into()),
     }
     Ok(())
@@ -314,6 +342,10 @@ pub fn debug(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> D
             let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
             session.pause = Some(Pause::Sleep(time.min(SLEEP_MAX)));
             reply.ok();
+            Ok(())
+        }
+        [_, word] if is(word, "help") => {
+            help(reply, &["DEBUG SLEEP <seconds>", "    Only this client waits."]);
             Ok(())
         }
         _ => Err(unknown_subcommand(arguments, "DEBUG").into()),
@@ -372,6 +404,18 @@ pub fn client(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> 
             reply.ok();
         }
         (b"kill", rest) => kill(session, rest, reply)?,
+        // No client is told of changes of what it has read: `CLIENT TRACKING` is absent.
+        (b"getredir", []) => reply.integer(-1),
+        (b"trackinginfo", []) => {
+            reply.map(3);
+            reply.text("flags");
+            reply.set(1);
+            reply.text("off");
+            reply.text("redirect");
+            reply.integer(-1);
+            reply.text("prefixes");
+            reply.array(0);
+        }
         (b"unblock", [id, rest @ ..]) if rest.len() < 2 => {
             let id = integer(id)?;
             let how = match rest.first() {
@@ -394,6 +438,8 @@ pub fn client(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> 
             reply,
             &[
                 "CLIENT ID | INFO | LIST [ID <id> ...] | GETNAME | SETNAME <name>",
+                "CLIENT GETREDIR | TRACKINGINFO",
+                "    Tracking is always off.",
                 "CLIENT SETINFO LIB-NAME|LIB-VER <value>",
                 "CLIENT NO-EVICT ON|OFF | NO-TOUCH ON|OFF | REPLY ON|OFF|SKIP",
                 "CLIENT UNBLOCK <id> [TIMEOUT|ERROR]",

@@ -232,59 +232,6 @@ pub fn object(call: &Call<'_>, reply: &mut Reply) -> Done {
 const NO_FREQUENCY: &str = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that \
                             when switching between policies at runtime LRU and LFU data will take some time to adjust.";
 
-/// What a row costs besides what its columns own: the record, the version, and its entries in indexes. An estimate.
-const ROW_BYTES: usize = 120;
-
-/// `MEMORY`
-pub fn memory(call: &Call<'_>, reply: &mut Reply) -> Done {
-    if !call.is(1, "usage") || call.len() < 3 {
-        return Err(super::unknown_subcommand(call.arguments, "MEMORY").into());
-    }
-    let mut options = call.options(3);
-    if options.take("samples") {
-        options.integer()?;
-    }
-    if !options.is_empty() {
-        return Err(texts::SYNTAX.into());
-    }
-    let Some(head) = call.head(&call.key(2))? else {
-        reply.null();
-        return Ok(());
-    };
-    let of_text =
-        |text: &Option<crate::tables::Text>| text.as_ref().map_or(0, |text| text.heap_bytes());
-    let collection = head.collection;
-    let elements: usize = match head.kind {
-        Kind::Text => of_text(&head.text),
-        Kind::Hash => call
-            .fields(collection)?
-            .iter()
-            .map(|field| ROW_BYTES + 2 * field.name.len() + of_text(&field.text))
-            .sum(),
-        Kind::Set => {
-            call.members(collection)?.iter().map(|member| ROW_BYTES + 2 * member.name.len()).sum()
-        }
-        Kind::SortedSet => {
-            let members = call.scored(collection)?;
-            members.iter().map(|scored| ROW_BYTES + 48 + 3 * scored.name.len()).sum()
-        }
-        Kind::List => {
-            let sections = call.tx.prefix(&call.store.tables.items, &collection);
-            let bytes = sections.map(|section| {
-                let texts = section?.texts().into_iter().map(of_text).sum::<usize>();
-                Ok(ROW_BYTES + size_of::<crate::tables::Section>() + texts)
-            });
-            bytes.sum::<Result<usize, Error>>()?
-        }
-        Kind::Stream => {
-            let entries = call.tx.prefix(&call.store.tables.of_streams.entries, &collection);
-            entries.map(|row| Ok(ROW_BYTES + row?.fields.len())).sum::<Result<usize, Error>>()?
-        }
-    };
-    reply.count(ROW_BYTES + 2 * head.key.len() + elements);
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use crate::server::{Options, Server};

@@ -19,6 +19,7 @@ pub mod introspection;
 pub mod keys;
 mod lcs;
 mod lists;
+mod memory;
 mod permit;
 mod pubsub;
 mod replication;
@@ -284,8 +285,8 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
 /// Returns the error for a command that the server does not have.
 pub fn unknown(arguments: &[&[u8]]) -> String {
     let name = String::from_utf8_lossy(arguments[0]);
-    if let Some((absent, reason)) = absent::find(&name) {
-        return format!("ERR {} is not supported: {reason}", absent.to_uppercase());
+    if let Some(text) = not_supported(&name) {
+        return text;
     }
     let shown = |text: &[u8]| String::from_utf8_lossy(&text[..text.len().min(128)]).into_owned();
     let mut text =
@@ -299,9 +300,19 @@ pub fn unknown(arguments: &[&[u8]]) -> String {
     text
 }
 
+/// Returns the error for a command, or a part of one, that Redis has and the server does not.
+fn not_supported(name: &str) -> Option<String> {
+    let (absent, reason) = absent::find(name)?;
+    let shown = absent.replace('|', " ").to_uppercase();
+    Some(format!("ERR {shown} is not supported: {reason}"))
+}
+
 /// Returns the error for a part of a command that the server does not have, or that got the wrong number of arguments.
 pub fn unknown_subcommand(arguments: &[&[u8]], command: &str) -> String {
     let name = arguments.get(1).map_or(Default::default(), |name| String::from_utf8_lossy(name));
+    if let Some(text) = not_supported(&format!("{command}|{name}")) {
+        return text;
+    }
     format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP.")
 }
 
@@ -326,7 +337,9 @@ mod tests {
         let absent = absent::ABSENT.iter().flat_map(|(names, _)| names.split(' '));
         for name in COMMANDS.iter().map(|command| command.name).chain(absent) {
             assert!(names.insert(name), "{name} is there twice");
-            assert!(name.len() <= NAME_BYTES_MAX && *name == name.to_lowercase(), "{name}");
+            let is_part = name.contains('|');
+            let is_short = is_part || name.len() <= NAME_BYTES_MAX;
+            assert!(is_short && *name == name.to_lowercase(), "{name}");
         }
     }
 

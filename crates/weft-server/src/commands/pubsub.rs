@@ -139,6 +139,17 @@ pub fn pubsub(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> 
                 reply.count(publish.count(topic, name));
             }
         }
+        (b"help", []) => super::introspection::help(
+            reply,
+            &[
+                "PUBSUB CHANNELS [<pattern>] | SHARDCHANNELS [<pattern>]",
+                "    The channels that have subscribers.",
+                "PUBSUB NUMSUB [<channel> ...] | SHARDNUMSUB [<channel> ...]",
+                "    The number of subscribers of each channel, without those of patterns.",
+                "PUBSUB NUMPAT",
+                "    The number of patterns that have subscribers.",
+            ],
+        ),
         (b"numpat", []) => reply.count(publish.subscribed(Topic::Pattern).len()),
         _ => return Err(unknown_subcommand(arguments, "PUBSUB").into()),
     }

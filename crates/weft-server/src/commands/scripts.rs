@@ -121,9 +121,6 @@ pub fn script(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> 
             scripts.kill()?;
             reply.ok();
         }
-        (b"debug", [_]) => {
-            return Err("ERR SCRIPT DEBUG is not supported: there is no debugger".into());
-        }
         (b"help", []) => super::introspection::help(
             reply,
             &[

@@ -7,8 +7,8 @@ use super::flags::{
 use super::syntax::arity_of;
 use super::{
     Command, JoinedCommand, KeyPlaces, Run, SessionCommand, bits, blocking, connection, dump,
-    expiry, functions, geo, hashes, hyperloglog, info, introspection, keys, lcs, lists, pubsub,
-    replication, saving, scan, scripts, sets, sort, sorted_combinations, sorted_ranges,
+    expiry, functions, geo, hashes, hyperloglog, info, introspection, keys, lcs, lists, memory,
+    pubsub, replication, saving, scan, scripts, sets, sort, sorted_combinations, sorted_ranges,
     sorted_sets, stream_groups, stream_info, streams, strings, users,
 };
 use crate::call::DataCommand;
@@ -288,7 +288,7 @@ pub static COMMANDS: &[Command] = &[
     session("transactions", "watch", "key [key ...]", FAST | NOT_QUEUED, ALL, "Makes EXEC do nothing if one of the keys changes before it.", connection::watch),
 
     session("connection", "auth", "[username] password", FAST | NO_AUTH, NONE, "Gives the password.", connection::auth),
-    session("connection", "client", "ID | INFO | LIST [TYPE type | ID client-id [client-id ...]] | GETNAME | SETNAME connection-name | SETINFO (LIB-NAME libname | LIB-VER libver) | CAPA capability [capability ...] | NO-EVICT (ON | OFF) | NO-TOUCH (ON | OFF) | REPLY (ON | OFF | SKIP) | UNBLOCK client-id [TIMEOUT | ERROR] | KILL old-format-or-filter [filter-value ...] | WEFT.ROLLBACK (ON | OFF) | HELP", ADMIN, NONE, "Shows and changes what the server knows of clients.", introspection::client),
+    session("connection", "client", "ID | INFO | GETREDIR | TRACKINGINFO | LIST [TYPE type | ID client-id [client-id ...]] | GETNAME | SETNAME connection-name | SETINFO (LIB-NAME libname | LIB-VER libver) | CAPA capability [capability ...] | NO-EVICT (ON | OFF) | NO-TOUCH (ON | OFF) | REPLY (ON | OFF | SKIP) | UNBLOCK client-id [TIMEOUT | ERROR] | KILL old-format-or-filter [filter-value ...] | WEFT.ROLLBACK (ON | OFF) | HELP", ADMIN, NONE, "Shows and changes what the server knows of clients.", introspection::client),
     session("connection", "echo", "message", FAST, NONE, "Returns its argument.", connection::echo),
     session("connection", "hello", "[protover [AUTH username password] [SETNAME clientname]]", FAST | NO_AUTH, NONE, "Chooses the version of the protocol.", connection::hello),
     session("connection", "ping", "[message]", FAST | WHILE_SUBSCRIBED, NONE, "Returns PONG, or its argument.", connection::ping),
@@ -310,7 +310,7 @@ pub static COMMANDS: &[Command] = &[
     session("server", "acl", "CAT [category] | DELUSER username [username ...] | DRYRUN username command [arg ...] | GENPASS [bits] | GETUSER username | LIST | LOAD | LOG [count | RESET] | SAVE | SETUSER username [rule ...] | USERS | WHOAMI | HELP", ADMIN, NONE, "Shows and changes users and their rights.", users::acl),
     session("server", "bgrewriteaof", "", ADMIN, NONE, "Writes a checkpoint in the background.", saving::bgrewriteaof),
     session("server", "bgsave", "[SCHEDULE]", ADMIN, NONE, "Writes a checkpoint in the background.", saving::bgsave),
-    session("server", "command", "[COUNT | DOCS [command-name ...] | GETKEYS command [arg ...] | INFO [command-name ...] | LIST | HELP]", 0, NONE, "Describes the commands.", introspection::command),
+    session("server", "command", "[COUNT | DOCS [command-name ...] | GETKEYS command [arg ...] | INFO [command-name ...] | LIST [FILTERBY (MODULE module-name | ACLCAT category | PATTERN pattern)] | HELP]", 0, NONE, "Describes the commands.", introspection::command),
     session("server", "config", "GET parameter [parameter ...] | SET parameter value [parameter value ...] | REWRITE | RESETSTAT | HELP", ADMIN, NONE, "Shows and changes settings.", introspection::config),
     session("server", "debug", "SLEEP seconds | HELP", ADMIN | NOT_QUEUED, NONE, "Waits: DEBUG SLEEP.", introspection::debug),
     data("server", "dbsize", "", LOOK, NONE, "Counts the keys.", keys::dbsize),
@@ -320,7 +320,7 @@ pub static COMMANDS: &[Command] = &[
     data("server", "info", "[section ...]", 0, NONE, "Shows numbers about the server.", info::info),
     session("server", "lastsave", "", ADMIN | FAST, NONE, "Returns when the last checkpoint was written, as a Unix time.", saving::lastsave),
     session("server", "latency", "LATEST | HISTORY event | RESET [event ...] | DOCTOR | HELP", ADMIN, NONE, "Shows when commands took long.", introspection::latency),
-    data("server", "memory", "USAGE key [SAMPLES count] | HELP", READ, SECOND, "Estimates the memory that a key needs.", keys::memory),
+    data("server", "memory", "DOCTOR | PURGE | STATS | USAGE key [SAMPLES count] | HELP", READ, SECOND, "Shows the memory that the database and a key need.", memory::memory),
     session("server", "monitor", "", ADMIN | NO_SCRIPT | NOT_QUEUED, NONE, "Shows all commands that the server runs.", introspection::monitor),
     session("server", "replicaof", "(host port | NO ONE)", ADMIN | NOT_QUEUED, NONE, "With NO ONE, makes a standby the primary.", replication::replicaof),
     session("server", "role", "", ADMIN | FAST, NONE, "Returns whether the server is the primary or a standby.", replication::role),

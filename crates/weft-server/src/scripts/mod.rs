@@ -110,7 +110,9 @@ pub fn run(
     }
     // As in Redis, what the script wrote before the error stays.
     reply.error(&text);
-    call.caller.server.counters.errors.fetch_add(1, Ordering::Relaxed);
+    let counters = &call.caller.server.counters;
+    counters.errors.fetch_add(1, Ordering::Relaxed);
+    counters.note_code(&text);
     Ok(())
 }
 

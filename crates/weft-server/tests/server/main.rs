@@ -1,6 +1,6 @@
 //! The server over real sockets: its replies and events beside Redis's, transactions of several clients, clients that wait
-//! for elements or for their turn, pipelines, messages, streams, values in Redis's format, clients that monitor, limits,
-//! hostile bytes, and what survives a kill.
+//! for elements or for their turn, pipelines, messages, streams, values in Redis's format, clients that monitor, what
+//! the server says about itself, limits, hostile bytes, and what survives a kill.
 
 mod blocking;
 mod client;
@@ -11,6 +11,7 @@ mod held_disk;
 mod histories;
 mod hot_keys;
 mod import;
+mod introspection;
 mod limits;
 mod missing;
 mod monitor;
