@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use weft::htm::word::{Ordering, Word};
 use weft::protocol::{Dbx, Protocol, Silo};
 use weft::{Database, Error, Failure, Record, column_of};
-use weft_protocols::Doppel;
+use weft_protocols::{Adaptive, Doppel};
 
 #[derive(Clone, Copy, Record)]
 #[record(storage = "hash")]
@@ -35,6 +35,7 @@ fn main() {
         run::<Dbx>(threads, seconds);
         run::<Silo>(threads, seconds);
         run::<Doppel>(threads, seconds);
+        run::<Adaptive>(threads, seconds);
     }
     sell_out();
 }
@@ -67,7 +68,7 @@ fn run<P: Protocol>(threads: u64, seconds: u64) {
         });
         let rate = sold as f64 / began.elapsed().as_secs_f64() / 1e6;
         assert_eq!(stock(&database, &items), STOCK - sold, "each piece is sold once");
-        println!("{:>7} {name:>7} {threads} threads {rate:8.2} million a second", P::NAME);
+        println!("{:>8} {name:>7} {threads} threads {rate:8.2} million a second", P::NAME);
     }
 }
 

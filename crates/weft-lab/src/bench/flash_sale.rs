@@ -42,6 +42,8 @@ Examples:
       nine of ten orders are for the same item
   cargo lab bench flash-sale --hot 10 --threads 2 --verify
       ten hot items; checks afterwards that nothing was sold twice
+  cargo lab bench flash-sale --takes --stock 1000000000 --protocol dbx,doppel,adaptive --threads 2
+      each order takes its units or is refused, so the orders of one item commute; it is never sold out
   cargo lab bench flash-sale --share 0 --threads 2 --json results.json
       no hot items; writes all numbers as JSON
 
@@ -81,22 +83,25 @@ impl Benchmark for FlashSaleBenchmark {
 /// See [`harness::run`].
 pub fn run(arguments: &FlashSaleArguments) -> Result<(), Stop> {
     let parameters = arguments.options.parameters().map_err(Stop::Usage)?;
-    let Parameters { items, buyers, hot, hot_percent } = parameters;
+    let Parameters { items, buyers, hot, hot_percent, stock, takes } = parameters;
     let subject = Subject {
         title: format!(
-            "Flash sale, {}, {}, {hot_percent} % for {}",
+            "Flash sale, {}, {}, {hot_percent} % for {}{}",
             numbers::counted(items, "item"),
             numbers::counted(buyers, "buyer"),
             match hot {
                 1 => "the hot one".to_owned(),
                 hot => format!("the {hot} hot ones"),
             },
+            if takes { ", by take" } else { "" },
         ),
         options: vec![
             ("items", items.into()),
             ("buyers", buyers.into()),
             ("hot", hot.into()),
             ("hot_percent", hot_percent.into()),
+            ("stock", stock.into()),
+            ("takes", takes.into()),
         ],
         operations: None,
         success_rates: None,

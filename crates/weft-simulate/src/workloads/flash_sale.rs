@@ -33,8 +33,12 @@ pub struct FlashSale {
 
 impl Benchmark for FlashSale {
     fn title(&self, _values: &[f64]) -> String {
-        let FlashSaleOptions { items, hot, share, .. } = &self.options;
-        format!("Flash sale, {items} items, {share} % for {hot}; {}", self.computing)
+        let FlashSaleOptions { items, hot, share, stock, takes, .. } = &self.options;
+        let way = if *takes { ", by take" } else { "" };
+        format!(
+            "Flash sale, {items} items of {stock}, {share} % for {hot}{way}; {}",
+            self.computing
+        )
     }
 
     fn common(&self) -> &Common {

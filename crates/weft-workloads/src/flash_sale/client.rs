@@ -98,7 +98,7 @@ impl RequestClient for Client {
     #[inline]
     fn draw(&mut self) -> Request {
         let Client { random, parameters, .. } = self;
-        let &mut Parameters { items, buyers, hot, hot_percent } = parameters;
+        let &mut Parameters { items, buyers, hot, hot_percent, .. } = parameters;
         let item = match random.chance(hot_percent) {
             true => random.0.u64(..hot),
             false => random.0.u64(hot..items),

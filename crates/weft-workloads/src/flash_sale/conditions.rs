@@ -6,7 +6,7 @@
 use weft::{Failure, Snapshot};
 
 use super::client::{RequestSource, Sold};
-use super::{Buyer, Item, Parameters, Tables, UNITS_LOADED, UNITS_RESTOCKED};
+use super::{Buyer, Item, Parameters, Tables, UNITS_RESTOCKED};
 use crate::finding::Finding;
 use crate::walk;
 use crate::workload::{Condition, Progress};
@@ -19,7 +19,7 @@ pub(super) fn verify(
     source: &RequestSource,
     progress: Progress<'_>,
 ) -> Result<Vec<Condition>, Failure> {
-    let &Parameters { items, buyers, .. } = parameters;
+    let &Parameters { items, buyers, stock, .. } = parameters;
     let Sold { orders, units, restocks } = source.sold();
     let rows = items + buyers;
 
@@ -69,8 +69,8 @@ pub(super) fn verify(
     of_units.check(is_same, format_args!("{sold}, {ordered} and {units}"));
     let mut of_restocks =
         Finding::new("the units supplied are those of the load and of committed restocks");
-    let expected = i128::from(items) * i128::from(UNITS_LOADED)
-        + i128::from(restocks) * i128::from(UNITS_RESTOCKED);
+    let expected =
+        i128::from(items) * i128::from(stock) + i128::from(restocks) * i128::from(UNITS_RESTOCKED);
     of_restocks.check(supplied == expected, format_args!("{supplied} and {expected}"));
     progress(rows, rows);
     let all = [not_oversold, conserved, of_buyers, numbered, of_units, of_restocks];

@@ -9,6 +9,9 @@
 //! The check must see the present number of units, so the additions and subtractions of two orders do not commute.
 //! [`Parameters::hot`] chooses one hot item or several.
 //!
+//! With [`Parameters::takes`] an order [takes](Transaction::take) the units instead, which fails if there are not enough, and
+//! a restock gives them. Neither says how many are left, so those of one item commute.
+//!
 //! - `client`: the choice of the next order;
 //! - `conditions`: the invariants, checked after a run.
 
@@ -19,7 +22,7 @@ mod conditions;
 mod tests;
 
 use weft::protocol::Protocol;
-use weft::{Builder, Database, Error, Failure, Record, Table, Transaction};
+use weft::{Builder, Database, Error, Failure, Record, Table, Transaction, column_of};
 use weft_procedures::procedure;
 use weft_procedures::{Execute, Procedure, Shape};
 
@@ -36,9 +39,8 @@ use client::RequestSource;
 /// The most items, and the most buyers.
 pub const RECORDS_MAX: u64 = popularity::RECORDS_MAX;
 
-/// The units of each item after the load, and those that a restock adds. One transaction in 50 restocks, and orders
-/// take two units on average. So about one order in six is refused.
-const UNITS_LOADED: i64 = 100;
+/// The units that a restock adds. One transaction in 50 restocks, and orders take two units on average. So about one order in
+/// six is refused, once what was loaded is sold.
 const UNITS_RESTOCKED: i64 = 80;
 
 /// The size of the tables, and the popularity of the items.
@@ -52,12 +54,24 @@ pub struct Parameters {
     pub hot: u64,
     /// The share of the transactions for a hot item, in percent.
     pub hot_percent: u32,
+    /// The units of each item after the load, at least 0.
+    pub stock: i64,
+    /// Whether orders take units, in place of reading how many are left.
+    pub takes: bool,
 }
 
 impl Default for Parameters {
-    /// Returns ten thousand items, one of which is in nine of ten transactions, and a hundred thousand buyers.
+    /// Returns ten thousand items with a hundred units each, one of which is in nine of ten transactions, and a hundred thousand
+    /// buyers, whose orders read how many units are left.
     fn default() -> Self {
-        Parameters { items: 10_000, buyers: 100_000, hot: 1, hot_percent: 90 }
+        Parameters {
+            items: 10_000,
+            buyers: 100_000,
+            hot: 1,
+            hot_percent: 90,
+            stock: 100,
+            takes: false,
+        }
     }
 }
 
@@ -69,6 +83,7 @@ pub struct Item {
     #[record(key)]
     pub id: u64,
     /// The units that are left, never less than 0.
+    #[record(min = 0)]
     pub left: i64,
     /// The units sold.
     pub sold: i64,
@@ -121,7 +136,12 @@ pub struct FlashSale<P: Protocol> {
 /// Returns the shapes of the [procedures](weft_procedures).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
-    vec![PlaceOrder::<Dbx>::shape(), Restock::<Dbx>::shape()]
+    vec![
+        PlaceOrder::<Dbx>::shape(),
+        Restock::<Dbx>::shape(),
+        PlaceOrderByTake::<Dbx>::shape(),
+        RestockByGive::<Dbx>::shape(),
+    ]
 }
 
 impl<P: Protocol> Workload<P> for FlashSale<P> {
@@ -135,7 +155,8 @@ impl<P: Protocol> Workload<P> for FlashSale<P> {
     }
 
     fn declare(parameters: &Parameters, builder: Builder<P>) -> Builder<P> {
-        let &Parameters { items, buyers, hot, hot_percent } = parameters;
+        let &Parameters { items, buyers, hot, hot_percent, stock, takes: _ } = parameters;
+        assert!(stock >= 0, "{stock} units");
         assert!((2..=RECORDS_MAX).contains(&items), "{items} items");
         assert!((1..=RECORDS_MAX).contains(&buyers), "{buyers} buyers");
         assert!((1..items).contains(&hot), "{hot} of {items} items are hot");
@@ -158,11 +179,11 @@ impl<P: Protocol> Workload<P> for FlashSale<P> {
         };
         let source = RequestSource::new(parameters);
         let sale = FlashSale { database, tables, parameters: *parameters, source };
-        let &Parameters { items, buyers, .. } = parameters;
+        let &Parameters { items, buyers, stock, .. } = parameters;
         let mut loading = LoadInProgress::new(options, items + buyers);
-        let item: fn(&(), u64) -> Option<Item> =
-            |(), id| Some(Item { id, left: UNITS_LOADED, sold: 0, supplied: UNITS_LOADED });
-        loading.fill(&sale.database, &sale.tables.items, (&(), items), item)?;
+        let item: fn(&i64, u64) -> Option<Item> =
+            |&stock, id| Some(Item { id, left: stock, sold: 0, supplied: stock });
+        loading.fill(&sale.database, &sale.tables.items, (&stock, items), item)?;
         let buyer: fn(&(), u64) -> Option<Buyer> = |(), id| Some(Buyer { id, orders: 0, units: 0 });
         loading.fill(&sale.database, &sale.tables.buyers, (&(), buyers), buyer)?;
         loading.finish();
@@ -224,6 +245,45 @@ fn place_order<P: Protocol>(
     Ok(true)
 }
 
+/// Orders units of an item, by taking them. Returns whether there were enough of them.
+#[procedure(PlaceOrderByTake)]
+#[inline]
+fn place_order_by_take<P: Protocol>(
+    tables: &Tables,
+    tx: &Transaction<'_, P>,
+    buyer: u64,
+    item: u64,
+    units: i64,
+) -> Result<bool, Error> {
+    match tx.take(&tables.items, &item, column_of!(Item.left), units) {
+        Ok(()) => {}
+        Err(Error::Failure(Failure::NotEnough { .. })) => return Ok(false),
+        Err(error) => return Err(error),
+    }
+    tx.add(&tables.items, &item, column_of!(Item.sold), units)?;
+    let number = tx.update(&tables.buyers, &buyer, |row| {
+        row.orders += 1;
+        row.units += units;
+        row.orders
+    })?;
+    let number = number.expect("buyers stay");
+    tx.insert(&tables.orders, Order { buyer, number, item, units })?;
+    Ok(true)
+}
+
+/// Gives units to an item.
+#[procedure(RestockByGive)]
+#[inline]
+fn restock_by_give<P: Protocol>(
+    tables: &Tables,
+    tx: &Transaction<'_, P>,
+    item: u64,
+) -> Result<bool, Error> {
+    tx.give(&tables.items, &item, column_of!(Item.left), UNITS_RESTOCKED)?;
+    tx.add(&tables.items, &item, column_of!(Item.supplied), UNITS_RESTOCKED)?;
+    Ok(true)
+}
+
 /// Adds units to an item.
 #[procedure(Restock)]
 #[inline]
@@ -247,21 +307,30 @@ impl<P: Protocol> FlashSale<P> {
     /// The engine's error. After a conflict, the request must be run again.
     #[inline]
     pub fn run(&self, tx: &Transaction<'_, P>, request: &Request) -> Result<bool, Error> {
+        let FlashSale { tables, parameters, .. } = self;
         match *request {
-            Request::Order { buyer, item, units } => {
-                place_order(&self.tables, tx, buyer, item, units)
+            Request::Order { buyer, item, units } if parameters.takes => {
+                place_order_by_take(tables, tx, buyer, item, units)
             }
-            Request::Restock { item } => restock(&self.tables, tx, item),
+            Request::Order { buyer, item, units } => place_order(tables, tx, buyer, item, units),
+            Request::Restock { item } if parameters.takes => restock_by_give(tables, tx, item),
+            Request::Restock { item } => restock(tables, tx, item),
         }
     }
 
     /// Executes a request's procedure.
     #[inline]
     fn execute_procedure(&self, request: &Request) -> Option<Result<bool, Failure>> {
-        let FlashSale { database, tables, .. } = self;
+        let FlashSale { database, tables, parameters, .. } = self;
         let done = match *request {
+            Request::Order { buyer, item, units } if parameters.takes => {
+                database.execute(&mut PlaceOrderByTake::new(tables, buyer, item, units))
+            }
             Request::Order { buyer, item, units } => {
                 database.execute(&mut PlaceOrder::new(tables, buyer, item, units))
+            }
+            Request::Restock { item } if parameters.takes => {
+                database.execute(&mut RestockByGive::new(tables, item))
             }
             Request::Restock { item } => database.execute(&mut Restock::new(tables, item)),
         };

@@ -7,20 +7,22 @@ use weft::Error;
 use weft::protocol::{Dbx, Protocol};
 
 use super::{
-    Buyer, FlashSale, Item, Order, Parameters, PlaceOrder, Request, Restock, UNITS_LOADED,
+    Buyer, FlashSale, Item, Order, Parameters, PlaceOrder, PlaceOrderByTake, Request, Restock,
+    RestockByGive,
 };
 use crate::procedures::rehearsal::{AccessedRow, Change, Tally, subject};
 use crate::stashing::RequestClient;
 use crate::trials::{broken, load, run, runnable_protocols};
 use crate::workload::{LoadOptions, Workload};
 
-const FEW: Parameters = Parameters { items: 5, buyers: 10, hot: 1, hot_percent: 90 };
+const FEW: Parameters =
+    Parameters { items: 5, buyers: 10, hot: 1, hot_percent: 90, stock: 100, takes: false };
 
 #[test]
 fn nothing_is_oversold() {
     fn check<P: Protocol>() {
-        for (seed, hot) in [(41, 1), (42, 3)] {
-            let sale: FlashSale<P> = load(&Parameters { hot, ..FEW }, seed);
+        for (seed, hot, takes) in [(41, 1, false), (42, 3, false), (45, 1, true), (46, 3, true)] {
+            let sale: FlashSale<P> = load(&Parameters { hot, takes, ..FEW }, seed);
             let counts = run(&sale, 2_000, seed);
             let [orders, restocks] = counts[..] else { panic!("two types: {counts:?}") };
             assert!(orders[0] > 500 && restocks[0] > 5, "{}, seed {seed}: {counts:?}", P::NAME);
@@ -37,7 +39,7 @@ fn hot_items_have_their_share() {
     const SEED: u64 = 43;
     const DRAWS: usize = 40_000;
     for hot in [1, 10] {
-        let parameters = Parameters { items: 100, buyers: 10, hot, hot_percent: 80 };
+        let parameters = Parameters { items: 100, hot, hot_percent: 80, ..FEW };
         let sale: FlashSale<Dbx> = load(&parameters, SEED);
         let mut client = sale.client(SEED, 0, 1);
         let (mut restocks, mut items) = (0, [0; 100]);
@@ -68,14 +70,16 @@ fn hot_items_have_their_share() {
 
 #[test]
 fn order_for_more_than_is_left_changes_nothing() {
-    let sale: FlashSale<Dbx> = load(&FEW, 44);
-    let order = |units| {
-        let request = Request::Order { buyer: 3, item: 2, units };
-        sale.database.transact(|tx| sale.run(tx, &request)).expect("it runs to its end")
-    };
-    assert!(!order(UNITS_LOADED + 1));
-    assert_eq!(broken(&sale), [""; 0]);
-    assert!(order(UNITS_LOADED) && !order(1));
+    for takes in [false, true] {
+        let sale: FlashSale<Dbx> = load(&Parameters { takes, ..FEW }, 44);
+        let order = |units| {
+            let request = Request::Order { buyer: 3, item: 2, units };
+            sale.database.transact(|tx| sale.run(tx, &request)).expect("it runs to its end")
+        };
+        assert!(!order(FEW.stock + 1));
+        assert_eq!(broken(&sale), [""; 0]);
+        assert!(order(FEW.stock) && !order(1));
+    }
 }
 
 /// Damages a database, and checks what verification reports.
@@ -87,13 +91,8 @@ fn verification_finds_what_is_wrong() {
     type Damage = fn(&FlashSale<Dbx>) -> Result<(), Error>;
     let cases: [(Damage, &[&str]); 6] = [
         (
-            |sale| {
-                change(sale, |item| {
-                    item.sold += item.left + 1;
-                    item.left = -1;
-                })
-            },
-            &["never fewer than 0", "the units sold"],
+            |sale| sale.database.transact(|tx| tx.delete(&sale.tables.items, &0)).map(drop),
+            &["each exists", "the units sold", "the units supplied"],
         ),
         (|sale| change(sale, |item| item.left += 1), &["left and sold"]),
         (
@@ -167,10 +166,14 @@ fn repair_equals_a_run_from_the_start() {
         let tables = &sale.tables;
         let request = client.draw();
         let subject = match &request {
-            Request::Order { buyer, item, units } => {
+            Request::Order { buyer, item, units } if seed % 2 == 0 => {
                 subject!(|| PlaceOrder::new(tables, *buyer, *item, *units))
             }
-            Request::Restock { item } => subject!(|| Restock::new(tables, *item)),
+            Request::Order { buyer, item, units } => {
+                subject!(|| PlaceOrderByTake::new(tables, *buyer, *item, *units))
+            }
+            Request::Restock { item } if seed % 2 == 0 => subject!(|| Restock::new(tables, *item)),
+            Request::Restock { item } => subject!(|| RestockByGive::new(tables, *item)),
         };
         let context = format!("seed {seed}");
         tally.trial(sale.database(), &subject, subject.shape, &mut own, &choose, &context);

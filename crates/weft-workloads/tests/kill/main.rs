@@ -11,7 +11,7 @@ mod tpcc;
 use std::path::Path;
 
 use weft::protocol::{Dbx, Protocol, TwoPhaseLocking};
-use weft_protocols::{Doppel, DoppelLocking};
+use weft_protocols::{Adaptive, Doppel, DoppelLocking};
 use weft_tests::stress;
 
 #[test]
@@ -26,6 +26,7 @@ fn runs_until_it_is_killed() {
         (tpcc::NAME, TwoPhaseLocking::NAME) => tpcc::run::<TwoPhaseLocking>(directory, seed),
         (bids::NAME, Doppel::NAME) => bids::run::<Doppel>(directory, seed),
         (bids::NAME, DoppelLocking::NAME) => bids::run::<DoppelLocking>(directory, seed),
+        (bids::NAME, Adaptive::NAME) => bids::run::<Adaptive>(directory, seed),
         (workload, protocol) => panic!("no {workload} under {protocol}"),
     }
 }
@@ -48,4 +49,9 @@ fn killed_process_keeps_acknowledged_commits_doppel() {
 #[test]
 fn killed_process_keeps_acknowledged_commits_doppel_2pl() {
     bids::kill_again_and_again::<DoppelLocking>(15 * stress() as u32);
+}
+
+#[test]
+fn killed_process_keeps_acknowledged_commits_adaptive() {
+    bids::kill_again_and_again::<Adaptive>(15 * stress() as u32);
 }
