@@ -157,9 +157,11 @@ fn bank_keeps_every_condition() {
 
 #[test]
 fn flash_sale_keeps_every_condition() {
-    let parameters =
-        flash_sale::Parameters { items: 10, buyers: 10, ..flash_sale::Parameters::default() };
-    keeps_every_condition::<FlashSale<DbxTc>>(&parameters, 1000, true);
+    for takes in [false, true] {
+        let few = flash_sale::Parameters { items: 10, buyers: 10, ..Default::default() };
+        let parameters = flash_sale::Parameters { takes, ..few };
+        keeps_every_condition::<FlashSale<DbxTc>>(&parameters, 1000, true);
+    }
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn every_workload_has_its_procedures_in_every_form() {
     for (workload, procedures) in [
         ("articles", 5),
         ("bank", 2),
-        ("flash-sale", 2),
+        ("flash-sale", 4),
         ("incr", 1),
         ("like", 2),
         ("queue", 2),

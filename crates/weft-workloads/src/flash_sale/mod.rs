@@ -135,13 +135,16 @@ pub struct FlashSale<P: Protocol> {
 
 /// Returns the shapes of the [procedures](weft_procedures).
 pub fn procedures() -> Vec<&'static Shape> {
+    [procedures_by(false), procedures_by(true)].concat()
+}
+
+/// Returns the shapes of the procedures that run if orders take units, or if they read how many are left.
+fn procedures_by(takes: bool) -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
-    vec![
-        PlaceOrder::<Dbx>::shape(),
-        Restock::<Dbx>::shape(),
-        PlaceOrderByTake::<Dbx>::shape(),
-        RestockByGive::<Dbx>::shape(),
-    ]
+    match takes {
+        true => vec![PlaceOrderByTake::<Dbx>::shape(), RestockByGive::<Dbx>::shape()],
+        false => vec![PlaceOrder::<Dbx>::shape(), Restock::<Dbx>::shape()],
+    }
 }
 
 impl<P: Protocol> Workload<P> for FlashSale<P> {
@@ -150,8 +153,8 @@ impl<P: Protocol> Workload<P> for FlashSale<P> {
     type Parameters = Parameters;
     type Client = StashingClient<Client, P>;
 
-    fn procedures(_parameters: &Parameters) -> Procedures {
-        Procedures::of(procedures())
+    fn procedures(parameters: &Parameters) -> Procedures {
+        Procedures::of(procedures_by(parameters.takes))
     }
 
     fn declare(parameters: &Parameters, builder: Builder<P>) -> Builder<P> {
