@@ -6,6 +6,7 @@ use weft_server::Options;
 
 use crate::client::{Client, TestServer, Value};
 use crate::durable::Directory;
+use crate::missing::skip;
 use crate::replies::Redis;
 
 /// Returns the text of a reply.
@@ -81,7 +82,7 @@ fn parts_that_are_not_there_say_what_to_do() {
 fn every_part_of_a_command_of_redis_is_there_or_explained() {
     let folder = Directory::new("parts");
     let Some(redis) = Redis::start_in(&folder.0) else {
-        eprintln!("skipped: redis-server is not installed");
+        skip("redis-server", "redis-server");
         return;
     };
     let server = TestServer::new();
