@@ -5,6 +5,7 @@
 use std::ops::RangeBounds;
 
 use weft::encoding::{Key, KeyPrefix};
+use weft::operation::Columns;
 use weft::protocol::Protocol;
 use weft::schema::{Index, OrderedRecord, Record};
 use weft::{Error, Snapshot, Table, Transaction};
@@ -13,6 +14,14 @@ use weft::{Error, Snapshot, Table, Transaction};
 pub(crate) trait View<P: Protocol> {
     /// Returns the row with this primary key.
     fn get<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<Option<&T>, Error>;
+
+    /// Returns these columns of the row with this primary key.
+    fn get_columns<'v, T: Record, C: Columns<T>>(
+        &'v self,
+        table: &Table<T>,
+        key: &T::Key,
+        columns: C,
+    ) -> Result<Option<C::Values<'v>>, Error>;
 
     /// Returns the rows whose primary keys are in `range`, in order.
     fn range<'v, T: OrderedRecord>(
@@ -56,6 +65,16 @@ impl<P: Protocol> View<P> for Transaction<'_, P> {
     #[inline(always)]
     fn get<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<Option<&T>, Error> {
         self.get(table, key)
+    }
+
+    #[inline(always)]
+    fn get_columns<'v, T: Record, C: Columns<T>>(
+        &'v self,
+        table: &Table<T>,
+        key: &T::Key,
+        columns: C,
+    ) -> Result<Option<C::Values<'v>>, Error> {
+        self.get_columns(table, key, columns)
     }
 
     #[inline(always)]
@@ -110,6 +129,16 @@ impl<P: Protocol> View<P> for Snapshot {
     #[inline(always)]
     fn get<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<Option<&T>, Error> {
         Ok(self.get(table, key)?)
+    }
+
+    #[inline(always)]
+    fn get_columns<'v, T: Record, C: Columns<T>>(
+        &'v self,
+        table: &Table<T>,
+        key: &T::Key,
+        columns: C,
+    ) -> Result<Option<C::Values<'v>>, Error> {
+        Ok(self.get(table, key)?.map(|row| columns.get(row)))
     }
 
     #[inline(always)]

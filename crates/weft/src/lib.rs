@@ -195,7 +195,7 @@ pub use store::table::Table;
 #[cfg(feature = "canary")]
 #[doc(hidden)]
 pub use store::worker::OperationFlaw;
-pub use transaction::{Scan, Transaction, TransactionRows};
+pub use transaction::{ColumnScan, Scan, Transaction, TransactionColumns, TransactionRows};
 
 /// The concurrency-control protocols for applications, and the interface between a protocol and the engine.
 ///

@@ -29,8 +29,8 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 
 pub(crate) use expiry::TableHook;
-pub use many::TransactionRows;
-pub use scan::Scan;
+pub use many::{TransactionColumns, TransactionRows};
+pub use scan::{ColumnScan, Scan};
 
 use crate::commit::{
     Abort, Claim, Dbx, Engine, Executor, Observation, Protocol, Refusal, Unstable, Visible, Worker,

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::thread::scope;
 
+use weft::operation::Columns;
 use weft::protocol::Protocol;
 use weft::{
     Database, Error, Failure, Record, Table, Transaction, Violation, column_of, columns_of,
@@ -289,6 +290,51 @@ fn a_database_may_commit_by_rows_alone() {
     });
 }
 
+/// A scan, or a batch, of columns depends on these columns, and on which rows there are.
+#[test]
+fn scans_and_batches_of_columns() {
+    for_each_optimistic!(|P| {
+        let shop = Shop::<P>::open();
+        let scan = |tx: &Transaction<'_, P>| {
+            let names = tx.range(&shop.items, ..OWN).columns(column_of!(Item.name));
+            let names = names.map(|name| Ok(name?.clone())).collect::<Result<Vec<_>, Error>>()?;
+            assert!(names.len() >= 2 && names[0].starts_with("new"), "{names:?}");
+            Ok(())
+        };
+        let scan_by_shelf = |tx: &Transaction<'_, P>| {
+            let rows = tx.prefix_by(&shop.items, Item::SHELF, &1).columns(column_of!(Item.name));
+            assert!(
+                rows.map(|name| name.map(String::len)).collect::<Result<Vec<_>, _>>()?.len() > 2
+            );
+            Ok(())
+        };
+        let batch = |tx: &Transaction<'_, P>| {
+            let names = tx.get_many(&shop.items, [2, 9, 1])?.columns(column_of!(Item.name));
+            let are_there =
+                names.map(|name| Ok(name?.is_some())).collect::<Result<Vec<_>, Error>>();
+            assert_eq!(are_there?, [true, false, true]);
+            Ok(())
+        };
+        let count = |tx: &Transaction<'_, P>| {
+            tx.update_columns(&shop.items, &1, column_of!(Item.left), |left| *left += 1).map(drop)
+        };
+        let rename = |tx: &Transaction<'_, P>| {
+            tx.update_columns(&shop.items, &1, column_of!(Item.name), |name| name.push('!'))
+                .map(drop)
+        };
+        assert_eq!(shop.beside(scan, count).unwrap(), 1, "{}", P::NAME);
+        assert_eq!(shop.beside(scan_by_shelf, count).unwrap(), 1, "{}", P::NAME);
+        assert_eq!(shop.beside(batch, count).unwrap(), 1, "{}", P::NAME);
+        assert_eq!(shop.beside(scan, rename).unwrap(), 2, "{}", P::NAME);
+        assert_eq!(shop.beside(scan_by_shelf, rename).unwrap(), 2, "{}", P::NAME);
+        assert_eq!(shop.beside(batch, rename).unwrap(), 2, "{}", P::NAME);
+        let insert = |tx: &Transaction<'_, P>| tx.upsert(&shop.items, Item::new(0)).map(drop);
+        assert_eq!(shop.beside(scan, insert).unwrap(), 2, "{}", P::NAME);
+        let delete = |tx: &Transaction<'_, P>| tx.delete(&shop.items, &0).map(drop);
+        assert_eq!(shop.beside(scan, delete).unwrap(), 2, "{}", P::NAME);
+    });
+}
+
 #[test]
 fn rows_made_again_are_checked() {
     for_each_optimistic!(|P| {
@@ -392,8 +438,31 @@ fn rows_made_again_are_logged_and_seen_by_snapshots() {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Get(Used),
+    Get(Used, By),
     Update(Used),
+}
+
+/// How a row is found.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    Key,
+    Batch,
+    Scan,
+}
+
+/// Reads columns of one row, which is found in this way.
+fn columns_by<'tx, P: Protocol, C: Columns<Item>>(
+    items: &'tx Table<Item>,
+    tx: &'tx Transaction<'_, P>,
+    id: u32,
+    columns: C,
+    by: By,
+) -> Result<Option<C::Values<'tx>>, Error> {
+    match by {
+        By::Key => tx.get_columns(items, &id, columns),
+        By::Batch => tx.get_many(items, [id])?.columns(columns).next().expect("one for each key"),
+        By::Scan => tx.range(items, id..=id).columns(columns).next().transpose(),
+    }
 }
 
 /// What a step names.
@@ -451,28 +520,32 @@ fn show(row: &Item, used: Used) -> String {
     }
 }
 
-fn run<P: Protocol>(
-    items: &Table<Item>,
-    tx: &Transaction<'_, P>,
+fn run<'tx, P: Protocol>(
+    items: &'tx Table<Item>,
+    tx: &'tx Transaction<'_, P>,
     program: &Program,
 ) -> Result<Vec<String>, Error> {
     let mut shown = Vec::new();
     for &(id, step) in program {
         match step {
-            Step::Get(used) => shown.push(match used {
+            Step::Get(used, by) => shown.push(match used {
                 Used::Left => {
-                    tx.get_columns(items, &id, column_of!(Item.left))?.unwrap().to_string()
+                    let left = columns_by(items, tx, id, column_of!(Item.left), by)?;
+                    left.unwrap().to_string()
                 }
                 Used::Weight => {
-                    let weight = tx.get_columns(items, &id, column_of!(Item.weight))?;
+                    let weight = columns_by(items, tx, id, column_of!(Item.weight), by)?;
                     weight.unwrap().to_bits().to_string()
                 }
-                Used::Name => tx.get_columns(items, &id, column_of!(Item.name))?.unwrap().clone(),
+                Used::Name => {
+                    columns_by(items, tx, id, column_of!(Item.name), by)?.unwrap().clone()
+                }
                 Used::Mark => {
-                    format!("{:?}", tx.get_columns(items, &id, column_of!(Item.mark))?.unwrap())
+                    let mark = columns_by(items, tx, id, column_of!(Item.mark), by)?;
+                    format!("{:?}", mark.unwrap())
                 }
                 Used::LeftAndMark => {
-                    let both = tx.get_columns(items, &id, columns_of!(Item.{left, mark}))?;
+                    let both = columns_by(items, tx, id, columns_of!(Item.{left, mark}), by)?;
                     let (left, mark) = both.unwrap();
                     format!("{left} {mark:?}")
                 }
@@ -510,7 +583,7 @@ fn replay(state: &mut BTreeMap<u32, Item>, program: &Program) -> Vec<String> {
     for (id, step) in program {
         let row = state.get_mut(id).unwrap();
         match step {
-            Step::Get(used) => shown.push(show(row, *used)),
+            Step::Get(used, _) => shown.push(show(row, *used)),
             Step::Update(used) => change(row, *used),
         }
     }
@@ -531,7 +604,7 @@ fn goes_through(
         };
         let (own, others) = (of(program), of(other));
         let is_same = own.iter().all(|step| {
-            let (Step::Get(used) | Step::Update(used)) = *step;
+            let (Step::Get(used, _) | Step::Update(used)) = *step;
             used != Used::WholeRow && show(&before[id], used) == show(&after[id], used)
         });
         let times_written = own.iter().filter(|step| is_update(step)).count();
@@ -561,7 +634,9 @@ fn random_programs_depend_on_what_they_name() {
                         // Whole rows are rare.
                         let kinds = if random.u8(..3) == 0 { USED.len() } else { USED.len() - 1 };
                         let used = USED[random.usize(..kinds)];
-                        let step = if random.bool() { Step::Get(used) } else { Step::Update(used) };
+                        let by = [By::Key, By::Batch, By::Scan][random.usize(..3)];
+                        let step =
+                            if random.bool() { Step::Get(used, by) } else { Step::Update(used) };
                         program.push((IDS[random.usize(..IDS.len())], step));
                     }
                     program

@@ -7,10 +7,11 @@
 use std::hint::black_box;
 
 use weft::protocol::Protocol;
-use weft::{Error, Failure};
+use weft::{Error, Failure, column_of};
 use weft_procedures::{Execute, procedure};
 
 use super::client::Client;
+use super::schema::District;
 use super::{Tables, Tpcc, failure_of};
 use crate::view::View;
 
@@ -65,8 +66,9 @@ pub(super) fn run<P: Protocol>(
     let &Input { w_id, d_id, threshold } = input;
 
     // The number that the district's next order will have.
-    let district = view.get(&tables.district, &(w_id, d_id))?.expect("districts are never removed");
-    let next_o_id = district.d_next_o_id;
+    let next_o_id =
+        view.get_columns(&tables.district, &(w_id, d_id), column_of!(District.d_next_o_id))?;
+    let next_o_id = *next_o_id.expect("districts are never removed");
 
     // The items of the last twenty orders, each once.
     let first = next_o_id.saturating_sub(ORDERS);

@@ -12,6 +12,7 @@ use std::ptr::NonNull;
 use arrayvec::ArrayVec;
 use weft_htm::prefetch::BATCH_KEYS;
 
+use super::by_columns::with_expiry;
 use super::lookup::LookupResult;
 use super::prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
 use super::recording::{Event, stamp};
@@ -20,7 +21,9 @@ use super::{RecordOf, Transaction};
 use crate::commit::{CachedInsertion, Executor, Protocol};
 use crate::error::Error;
 use crate::index::RunInsertion;
+use crate::row::column::ColumnSet;
 use crate::row::encoding::{Key, KeyLookup, KeyPart, WholeKey};
+use crate::row::operation::Columns;
 use crate::row::schema::{OrderedRecord, Record};
 use crate::store::record::RecordPointer;
 use crate::store::table::{FormIndex, PickForm, Table, TableInner, TableRef, with_form};
@@ -244,6 +247,38 @@ impl<'tx, T: Record, P: Protocol, I: Iterator<Item: KeyPart<T::Key>>> Iterator
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
+        self.advance(None)
+    }
+}
+
+impl<'tx, 'db, T: Record, P: Protocol, I: Iterator<Item: KeyPart<T::Key>>>
+    TransactionRows<'tx, 'db, T, P, I>
+{
+    /// Returns these columns of the rows in place of the rows. The transaction depends only on them, and not on the
+    /// whole rows, as with [`Transaction::get_columns`].
+    ///
+    /// ```
+    /// # use weft::{Database, Error, Record, column_of};
+    /// # #[derive(Clone, Copy, Record)]
+    /// # struct Item { #[record(key)] id: u32, stock: u64, views: u64 }
+    /// # let database = Database::builder().table::<Item>().open()?;
+    /// # let items = database.table::<Item>()?;
+    /// # let rows = [(1, 10), (2, 0)].map(|(id, stock)| Item { id, stock, views: 0 });
+    /// # database.transact(|tx| tx.insert_many(&items, rows))?;
+    /// let stocks = database.transact(|tx| {
+    ///     let stocks = tx.get_many(&items, [2, 1, 3])?.columns(column_of!(Item.stock));
+    ///     stocks.map(|stock| Ok(stock?.copied())).collect::<Result<Vec<_>, Error>>()
+    /// })?;
+    /// assert_eq!(stocks, [Some(0), Some(10), None]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn columns<C: Columns<T>>(self, columns: C) -> TransactionColumns<'tx, 'db, T, C, P, I> {
+        TransactionColumns { used: with_expiry::<T>(columns.set()), columns, rows: self }
+    }
+
+    /// Reads the row with the next key. The transaction uses these columns of it, or the whole row.
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    fn advance(&mut self, used: Option<ColumnSet>) -> Option<Result<Option<&'tx T>, Error>> {
         if self.position == self.batch.len() {
             // Nothing of the last batch is left if the code of a key panics.
             self.position = 0;
@@ -259,10 +294,44 @@ impl<'tx, T: Record, P: Protocol, I: Iterator<Item: KeyPart<T::Key>>> Iterator
         let transaction = self.transaction;
         Some(transaction.enter_operation(self.table).and_then(|inner| {
             let located = transaction.located(inner, &key, record);
-            transaction.get_located(inner, &key, located, |record| {
-                transaction.read(inner.reference(), record)
+            transaction.get_located(inner, &key, located, |record| match used {
+                None => transaction.read(inner.reference(), record),
+                Some(used) => transaction.read_columns(inner.reference(), record, used),
             })
         }))
+    }
+}
+
+/// An iterator over columns of the rows with some primary keys, in the order in which the keys were given.
+/// [`TransactionRows::columns`] returns it.
+#[must_use = "the rows are read as they are asked for"]
+pub struct TransactionColumns<'tx, 'db, T, C, P, I>
+where
+    T: Record,
+    C: Columns<T>,
+    P: Protocol,
+    I: Iterator<Item: KeyPart<T::Key>>,
+{
+    rows: TransactionRows<'tx, 'db, T, P, I>,
+    columns: C,
+    /// The columns that the transaction relies on.
+    used: ColumnSet,
+}
+
+impl<'tx, T, C, P, I> Iterator for TransactionColumns<'tx, '_, T, C, P, I>
+where
+    T: Record,
+    C: Columns<T>,
+    P: Protocol,
+    I: Iterator<Item: KeyPart<T::Key>>,
+{
+    type Item = Result<Option<C::Values<'tx>>, Error>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let used = (!self.rows.transaction.is_recorded()).then_some(self.used);
+        let row = self.rows.advance(used)?;
+        Some(row.map(|row| row.map(|row| self.columns.get(row))))
     }
 }
 

@@ -23,6 +23,7 @@ use crate::index::bplus_tree::{BPlusTree, Direction, Page, ScannedRange};
 use crate::index::{LongKey, NodeVersion};
 use crate::row::column::ColumnSet;
 use crate::row::encoding::{Key, KeyForm, KeyLookup};
+use crate::row::operation::Columns;
 use crate::row::schema::{Index, Record};
 use crate::store::ranges::{Bounds, entry_of, is_empty, leave_out};
 use crate::store::record::{RecordPointer, row_offset};
@@ -335,6 +336,30 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
         self
     }
 
+    /// Returns a scan of these columns of the rows. The transaction relies on which rows there are, and on these columns
+    /// of those that it comes to: under the optimistic protocols it commits although other transactions change other
+    /// columns of them in the meantime, as with [`Transaction::get_columns`].
+    ///
+    /// ```
+    /// # use weft::{Database, Error, Record, columns_of};
+    /// # #[derive(Clone, Copy, Record)]
+    /// # struct Item { #[record(key)] id: u32, price: u64, stock: u64, views: u64 }
+    /// # let database = Database::builder().table::<Item>().open()?;
+    /// # let items = database.table::<Item>()?;
+    /// # let rows = [(1, 5, 10), (2, 3, 0)].map(|(id, price, stock)| Item { id, price, stock, views: 0 });
+    /// # database.transact(|tx| tx.insert_many(&items, rows))?;
+    /// // Nothing here is disturbed by transactions that count views.
+    /// let worth = database.transact(|tx| {
+    ///     let priced = tx.range(&items, ..).columns(columns_of!(Item.{price, stock}));
+    ///     priced.map(|item| item.map(|(price, stock)| price * stock)).sum::<Result<u64, Error>>()
+    /// })?;
+    /// assert_eq!(worth, 50);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn columns<C: Columns<T>>(self, columns: C) -> ColumnScan<'tx, 'db, T, C, P> {
+        ColumnScan { used: with_expiry::<T>(columns.set()), columns, scan: self }
+    }
+
     /// Returns the first of the rows, or `None` if the scan has no rows. The transaction relies on the range up to
     /// this row.
     ///
@@ -387,6 +412,32 @@ impl<'tx, T: Record, P: Protocol> Iterator for Scan<'tx, '_, T, P> {
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         self.advance(None)
+    }
+}
+
+/// An iterator over columns of the rows of a range, in the order of the keys. [`Scan::columns`] returns it.
+#[must_use = "a scan reads nothing until it is iterated"]
+pub struct ColumnScan<'tx, 'db, T: Record, C: Columns<T>, P: Protocol = Dbx> {
+    scan: Scan<'tx, 'db, T, P>,
+    columns: C,
+    /// The columns that the transaction relies on.
+    used: ColumnSet,
+}
+
+impl<'tx, T: Record, C: Columns<T>, P: Protocol> Iterator for ColumnScan<'tx, '_, T, C, P> {
+    type Item = Result<C::Values<'tx>, Error>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let used = (!self.scan.transaction.is_recorded()).then_some(self.used);
+        let row = self.scan.advance(used)?;
+        Some(row.map(|row| self.columns.get(row)))
+    }
+}
+
+impl<T: Record, C: Columns<T>, P: Protocol> std::fmt::Debug for ColumnScan<'_, '_, T, C, P> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.scan.fmt(formatter)
     }
 }
 
