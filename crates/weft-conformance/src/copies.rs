@@ -81,7 +81,7 @@ pub fn check(
     readers: usize,
     transactions: usize,
 ) -> Result<(), Finding> {
-    let store = subject.open();
+    let store = subject.open(mode.seed());
     fill(&*store, &[(COUNTER, 0), (COPY, 0)]);
     let writers = subject.threads(writers);
     mode.on_threads(CHECK, writers + readers, transactions, |thread, random| {

@@ -220,7 +220,7 @@ pub fn check(
     transactions: usize,
     records: bool,
 ) -> Result<(), Finding> {
-    let store: Box<dyn ExpiringStore> = subject.open_expiring(records);
+    let store: Box<dyn ExpiringStore> = subject.open_expiring(mode.seed(), records);
     let clock = Word::new(1);
     let tick = || clock.fetch_add(1, Ordering::SeqCst) as usize;
     let writers = subject.threads(2);

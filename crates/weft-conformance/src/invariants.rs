@@ -50,7 +50,7 @@ pub fn check(
     transactions: usize,
     readers: usize,
 ) -> Result<(), Finding> {
-    let store = subject.open();
+    let store = subject.open(mode.seed());
     fill(&*store, &invariant.initial());
     let writers = subject.threads(threads);
     let ran =

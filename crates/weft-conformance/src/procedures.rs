@@ -237,7 +237,7 @@ pub fn check_cut(
         "too many transactions to try all serial orders"
     );
     let records = matches!(with, OperationSet::Rows | OperationSet::Entries);
-    let store = subject.open_procedures(with, records, cut);
+    let store = subject.open_procedures(mode.seed(), with, records, cut);
     fill(&*store, &initial());
     // The initial rows have version 0, so their insertion is not recorded.
     if records {

@@ -351,7 +351,8 @@ impl Drop for EndGuard<'_> {
 }
 
 fn run(subject: &Subject, mode: Mode, size: Size, by_columns: bool) -> Result<(), Finding> {
-    let store = if by_columns { subject.open() } else { subject.open_recorded() };
+    let seed = mode.seed();
+    let store = if by_columns { subject.open(seed) } else { subject.open_recorded(seed) };
     fill_one_by_one(&*store);
     // The initial rows have version 0, so their insertion is not recorded.
     if !by_columns {

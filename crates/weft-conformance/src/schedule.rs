@@ -163,6 +163,9 @@ impl SessionHandle {
     }
 }
 
+/// The seed of what is forced on the protocol that adapts: schedules have no seed of their own.
+const SEED: u64 = 0;
+
 /// Runs a schedule: which transaction takes which step next. A transaction that does not commit in the schedule
 /// is rolled back at its end. The second part of the result is the checker's verdict, if the history is recorded.
 fn run(
@@ -171,7 +174,10 @@ fn run(
     schedule: &[(usize, Step)],
     is_recorded: bool,
 ) -> Result<(Run, Option<Result<(), Finding>>), Finding> {
-    let store = if is_recorded { subject.open_recorded() } else { subject.open() };
+    let store = match is_recorded {
+        true => subject.open_recorded(SEED),
+        false => subject.open(SEED),
+    };
     let store: Arc<dyn Store> = Arc::from(store);
     fill(&*store, initial);
     let transactions = 1 + schedule.iter().map(|(number, _)| *number).max().expect("some step");

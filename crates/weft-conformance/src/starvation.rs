@@ -45,7 +45,7 @@ fn short(store: &dyn Store, random: &mut fastrand::Rng) -> Result<(), Finding> {
 /// # Errors
 /// The finding, if there is one: above all a transaction that gave up after thousands of attempts.
 pub fn check(subject: &Subject, mode: Mode, threads: usize, longs: usize) -> Result<(), Finding> {
-    let store = subject.open();
+    let store = subject.open(mode.seed());
     let initial: Vec<_> = (0..ROWS).chain(HASHED..HASHED + ROWS).map(|key| (key, 1)).collect();
     fill(&*store, &initial);
     let done = Word::new(0);

@@ -99,6 +99,8 @@ pub struct Subject {
 struct Opening {
     /// Whether the history is recorded.
     records: bool,
+    /// The seed of decisions that are forced on the protocol that adapts.
+    seed: u64,
     htm: (Choice, RetryPolicy),
     cut: Cut,
     flaw: Option<Flaw>,
@@ -111,8 +113,12 @@ struct Opening {
 }
 
 impl Opening {
-    /// Sets the options of a variant of a paper.
+    /// Sets the options of a variant of a paper, and those of the protocol that adapts.
     fn add_variant<P: Protocol>(&self, builder: Builder<P>) -> Builder<P> {
+        let mut adaptive = AdaptiveOptions::new();
+        adaptive.forced_by_seed = adaptive.forced_by_seed.map(|_| self.seed);
+        adaptive.flaw = self.adaptive_flaw;
+        let builder = builder.adaptive(adaptive);
         let builder = match self.phases {
             Some(phases) => builder.phases(phases),
             None => builder,
@@ -349,34 +355,36 @@ impl Subject {
         wanted.min(self.threads_max)
     }
 
-    /// Opens a database that records its history.
-    pub fn open_recorded(&self) -> Box<dyn Store> {
-        self.mutation.chosen_for(|| (self.open)(self.opening(true)))
+    /// Opens a database that records its history. Random numbers from `seed` decide what is forced on its protocol.
+    pub fn open_recorded(&self, seed: u64) -> Box<dyn Store> {
+        self.mutation.chosen_for(|| (self.open)(self.opening(seed, true)))
     }
 
-    /// Opens a database.
-    pub fn open(&self) -> Box<dyn Store> {
-        self.mutation.chosen_for(|| (self.open)(self.opening(false)))
+    /// Opens a database. Random numbers from `seed` decide what is forced on its protocol.
+    pub fn open(&self, seed: u64) -> Box<dyn Store> {
+        self.mutation.chosen_for(|| (self.open)(self.opening(seed, false)))
     }
 
     /// Opens a database of rows that expire, by a clock that shows [`START`](crate::expiry::START).
-    pub fn open_expiring(&self, records: bool) -> Box<dyn ExpiringStore> {
-        (self.open_expiring)(self.opening(records))
+    pub fn open_expiring(&self, seed: u64, records: bool) -> Box<dyn ExpiringStore> {
+        (self.open_expiring)(self.opening(seed, records))
     }
 
     /// Opens a database for procedures.
     pub fn open_procedures(
         &self,
+        seed: u64,
         with: OperationSet,
         records: bool,
         cut: Cut,
     ) -> Box<dyn ProcedureStore> {
-        (self.open_procedures)(Opening { cut, ..self.opening(records) }, with)
+        (self.open_procedures)(Opening { cut, ..self.opening(seed, records) }, with)
     }
 
-    fn opening(&self, records: bool) -> Opening {
+    fn opening(&self, seed: u64, records: bool) -> Opening {
         Opening {
             records,
+            seed,
             htm: self.htm,
             cut: Cut::Finest,
             flaw: self.flaw,
@@ -575,10 +583,7 @@ struct OpenStore<P: Protocol, T> {
 }
 
 fn open<P: Protocol>(opening: Opening) -> Box<dyn Store> {
-    let mut adaptive = AdaptiveOptions::new();
-    adaptive.flaw = opening.adaptive_flaw;
     let builder = Tables::add_to(Database::builder().protocol::<P>())
-        .adaptive(adaptive)
         .dbx_paper(opening.paper.unwrap_or_default())
         .operation_flaw(opening.operation_flaw)
         .htm(opening.htm.0)
@@ -600,7 +605,7 @@ fn open_plain<P: Protocol>(opening: Opening) -> Box<dyn Store> {
         .htm(opening.htm.0)
         .htm_retry_policy(opening.htm.1)
         .record_history(opening.records);
-    let database = builder.open().expect("a database opens");
+    let database = opening.add_variant(builder).open().expect("a database opens");
     let tables = PlainTables {
         ordered: database.table().expect("it was added"),
         hashed: database.table().expect("it was added"),

@@ -99,7 +99,7 @@ pub fn check(
     threads: usize,
     transactions: usize,
 ) -> Result<(), Finding> {
-    let store = subject.open();
+    let store = subject.open(mode.seed());
     fill(&*store, &initial());
     let clock = Word::new(1);
     let threads = subject.threads(threads);

@@ -22,6 +22,11 @@ unsafe impl<T: Send> Sync for TurnLock<T> {}
 pub struct TurnGuard<'a, T>(&'a TurnLock<T>);
 
 impl<T> TurnLock<T> {
+    /// Returns a lock that is free.
+    pub fn new(value: T) -> Self {
+        TurnLock { taken: Word::new(0), value: UnsafeCell::new(value) }
+    }
+
     /// Takes the lock if it is free. Never waits.
     pub fn try_take(&self) -> Option<TurnGuard<'_, T>> {
         // Acquire: pairs with the release in `drop`. The plain load comes first, so that workers that find the

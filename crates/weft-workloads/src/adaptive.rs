@@ -33,7 +33,7 @@ pub fn options_of(contender: &str) -> Option<AdaptiveOptions> {
         HELD => Some(options.releases_early(false)),
         UNSPLIT => Some(options.splits(false)),
         NOTHING => Some(options.orders(false).splits(false)),
-        FORCED => Some(options.is_forced(true)),
+        FORCED => Some(options.forced_by_seed(Some(0))),
         _ => None,
     }
 }

@@ -75,7 +75,7 @@ const IDENTITY: [&str; 11] = [
 ];
 
 /// The keys that hold results, or describe the machine, and so are not settings.
-const RESULTS: [&str; 40] = [
+const RESULTS: [&str; 41] = [
     "aborts",
     "aborts_by_table",
     "aborts_per_commit",
@@ -87,6 +87,7 @@ const RESULTS: [&str; 40] = [
     "committed",
     "conditions",
     "contention",
+    "fairness",
     "fallbacks_per_transaction",
     "host_seconds",
     "latency_all_us",

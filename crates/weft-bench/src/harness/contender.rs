@@ -74,6 +74,11 @@ pub trait Benchmark {
     fn change(&self) -> Option<Change> {
         None
     }
+
+    /// Returns whether the tables have what each thread got.
+    fn shows_threads(&self) -> bool {
+        false
+    }
 }
 
 /// A contender, with the database that it keeps for the whole run.

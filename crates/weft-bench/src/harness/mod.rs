@@ -135,7 +135,8 @@ pub fn run(
     let rounds = entries.iter().map(|entry| (entry.label.as_str(), entry.rounds.as_slice()));
     let drawn = timeline::write(&arguments.timeline, &subject.title, rounds, benchmark.change());
     let description = Description::new(arguments, &plan, subject);
-    let shown = show(&reports(&entries, &description), json.as_ref(), for_people, out);
+    let reports = reports(&entries, &description, benchmark.shows_threads());
+    let shown = show(&reports, json.as_ref(), for_people, out);
     // A broken condition matters more than an error in showing the results.
     broken_conditions(&entries)?;
     shown.and(drawn)
@@ -357,13 +358,17 @@ fn run_rounds(
 }
 
 /// Returns a report for each contender. The rounds of the first are the base of the others' ratios.
-fn reports<'a>(entries: &'a [BenchmarkEntry], description: &'a Description) -> Vec<Report<'a>> {
+fn reports<'a>(
+    entries: &'a [BenchmarkEntry],
+    description: &'a Description,
+    shows_threads: bool,
+) -> Vec<Report<'a>> {
     let first = &entries[0].rounds;
     entries
         .iter()
         .map(|entry| {
             let conditions = entry.conditions.as_deref();
-            Report::new(
+            let report = Report::new(
                 description,
                 (entry.label.as_str(), &entry.variant),
                 &*entry.contender,
@@ -371,7 +376,8 @@ fn reports<'a>(entries: &'a [BenchmarkEntry], description: &'a Description) -> V
                 first,
                 &entry.memory,
                 conditions,
-            )
+            );
+            Report { shows_threads, ..report }
         })
         .collect()
 }

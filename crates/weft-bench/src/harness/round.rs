@@ -39,7 +39,7 @@ use super::contender::System;
 use super::elsewhere::ProcessorTime;
 use super::probe::{self, Probe};
 use super::report::Counters;
-use super::tally::{Batch, Tally};
+use super::tally::{Batch, Tally, ThreadTally};
 use super::timeline::{self, Interval};
 
 /// The plan of a run, the same for all its rounds.
@@ -96,6 +96,10 @@ pub struct Round {
     pub durable_after_ns: Option<Histogram<u64>>,
     /// The number of cores that other processes kept busy, if the system tells.
     pub cores_elsewhere: Option<f64>,
+    /// The 99th percentile of the latencies of all transaction types together, in nanoseconds; `None` without a sample.
+    pub latency_p99_ns: Option<u64>,
+    /// By thread, and for each by transaction type.
+    pub by_thread: Vec<Vec<ThreadTally>>,
 }
 
 impl Round {
@@ -265,13 +269,19 @@ pub fn run<D: System>(
             return Err(Stop::Failed(format!("cannot start {} threads: {error}", plan.threads)));
         }
 
+        let mut latency_ns = Tally::new().latency_ns;
         for tallies in tallies {
+            round.by_thread.push(tallies.iter().map(ThreadTally::of).collect());
             for (total, tally) in totals.iter_mut().zip(&tallies) {
                 round.committed += tally.committed;
                 round.rolled_back += tally.rolled_back;
+                latency_ns += &tally.latency_ns;
                 total.add(tally);
             }
         }
+        // A quantile is the upper end of its bucket, which may exceed the maximum.
+        let p99 = latency_ns.value_at_quantile(0.99).min(latency_ns.max());
+        round.latency_p99_ns = (!latency_ns.is_empty()).then_some(p99);
         Ok(round)
     })
 }
@@ -321,6 +331,8 @@ fn coordinate<D: System>(
         timeline,
         durable_after_ns: probe.map(|probe| probe.into_inner().into_latency_ns()),
         cores_elsewhere: elsewhere.map(|(after, before)| after.others_since(before, plan.measured)),
+        latency_p99_ns: None,
+        by_thread: Vec::new(),
     }
 }
 

@@ -74,6 +74,42 @@ impl Tally {
     }
 }
 
+/// The transactions of one type that one thread ran, without the distribution of their latencies.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ThreadTally {
+    /// The number of transactions that committed.
+    pub committed: u64,
+    /// The number of latencies that were measured.
+    pub samples: u64,
+    /// Their sum, in nanoseconds.
+    pub latency_sum_ns: f64,
+    /// The greatest of them, in nanoseconds.
+    pub latency_max_ns: u64,
+}
+
+impl ThreadTally {
+    /// Returns what a tally sums up to.
+    pub fn of(tally: &Tally) -> ThreadTally {
+        let samples = tally.latency_ns.len();
+        // The mean of an empty histogram is 0.
+        let latency_sum_ns = tally.latency_ns.mean() * samples as f64;
+        ThreadTally {
+            committed: tally.committed,
+            samples,
+            latency_sum_ns,
+            latency_max_ns: tally.latency_ns.max(),
+        }
+    }
+
+    /// Adds the transactions of another round, or of another thread.
+    pub fn add(&mut self, other: &ThreadTally) {
+        self.committed += other.committed;
+        self.samples += other.samples;
+        self.latency_sum_ns += other.latency_sum_ns;
+        self.latency_max_ns = self.latency_max_ns.max(other.latency_max_ns);
+    }
+}
+
 /// Transactions between two readings of the clock, counted until their end shows whether they are in the window.
 pub struct Batch(Vec<Outcomes>);
 
@@ -134,6 +170,24 @@ mod tests {
             tallies.iter().map(|tally| (tally.committed, tally.rolled_back)).collect();
         assert_eq!(counts, [(2, 0), (2, 1)]);
         assert!(tallies.iter().all(|tally| tally.latency_ns.is_empty()));
+    }
+
+    #[test]
+    fn tally_of_a_thread_has_the_mean_and_the_greatest_latency() {
+        let mut tally = Tally::new();
+        assert_eq!(ThreadTally::of(&tally), ThreadTally::default());
+        tally.record(false, Duration::from_nanos(100));
+        tally.record(true, Duration::from_nanos(300));
+        let mut all = ThreadTally::of(&tally);
+        all.add(&ThreadTally {
+            committed: 4,
+            samples: 2,
+            latency_sum_ns: 100.0,
+            latency_max_ns: 60,
+        });
+        let expected =
+            ThreadTally { committed: 5, samples: 4, latency_sum_ns: 500.0, latency_max_ns: 300 };
+        assert_eq!(all, expected);
     }
 
     #[test]

@@ -50,8 +50,13 @@ impl GridPlace<'_> {
         }
     }
 
+    /// Returns the name of the machine in results.
+    pub fn machine_name(&self) -> &str {
+        self.simulated_machine.unwrap_or("this machine")
+    }
+
     /// Returns the spans of a measurement: of the choice of the rival, and of a pair.
-    fn spans(&self, settings: &Settings) -> (Span, Span) {
+    pub(super) fn spans(&self, settings: &Settings) -> (Span, Span) {
         let (real, simulated) = (&self.grid.real, &self.grid.simulated);
         let (spans, own) = match (self.machine, self.is_quick) {
             (MachineKind::Real, true) => (real.quick, self.point.seconds),
@@ -63,7 +68,14 @@ impl GridPlace<'_> {
             warmup: span.warmup * settings.time,
             measured: own.unwrap_or(span.measured) * settings.time,
         };
-        (of(spans.choice), of(spans.pair))
+        let mut pair = spans.pair;
+        if self.machine == MachineKind::Simulated && !self.is_quick {
+            let mut longer = simulated.warmup_of_pairs.iter();
+            if let Some(longer) = longer.find(|longer| self.threads <= longer.cores_max) {
+                pair.warmup = longer.milliseconds;
+            }
+        }
+        (of(spans.choice), of(pair))
     }
 
     /// Returns the approximate seconds that a place with this number of protocols takes.
@@ -87,7 +99,14 @@ impl GridPlace<'_> {
     }
 
     /// Returns a call.
-    fn call(&self, protocols: &str, seed: u64, span: Span, rounds: u64, with: &[String]) -> Call {
+    pub(super) fn call(
+        &self,
+        protocols: &str,
+        seed: u64,
+        span: Span,
+        rounds: u64,
+        with: &[String],
+    ) -> Call {
         let (first, own) = match self.machine {
             MachineKind::Real => ("bench ", &self.point.real),
             MachineKind::Simulated => ("", &self.point.simulated),
@@ -102,7 +121,8 @@ impl GridPlace<'_> {
                 let simulated = &self.grid.simulated;
                 format!(
                     "{} --machine {} --cores {threads} --milliseconds {measured}",
-                    simulated.arguments, simulated.machine
+                    simulated.arguments,
+                    self.machine_name()
                 )
             }
         };
@@ -172,12 +192,18 @@ pub fn rival<'r>(protocols: &'r [ProtocolResult], candidate: &str) -> Option<&'r
 }
 
 /// Returns the pairs in the two reports of a call: the candidate's and the rival's.
-fn pairs_of(machine: MachineKind, reports: &[Value]) -> Option<Vec<Pair>> {
+pub(super) fn pairs_of(machine: MachineKind, reports: &[Value]) -> Option<Vec<Pair>> {
     let [candidate, rival] = reports else { return None };
     if machine == MachineKind::Simulated {
-        let throughput = |report| read(metrics(machine)[0], 0.0, report);
-        let (candidate, rival) = (throughput(candidate)?, throughput(rival)?);
-        return Some(vec![Pair { candidate, rival, is_disturbed: false }]);
+        let [throughput, _, p99] = metrics(machine);
+        let throughput = |report| read(throughput, 0.0, report);
+        return Some(vec![Pair {
+            candidate: throughput(candidate)?,
+            rival: throughput(rival)?,
+            is_disturbed: false,
+            candidate_p99_us: read(p99, 0.0, candidate),
+            rival_p99_us: read(p99, 0.0, rival),
+        }]);
     }
     let rounds = |report: &'_ Value| report["rounds"].as_array().cloned();
     let (ours, theirs) = (rounds(candidate)?, rounds(rival)?);
@@ -186,7 +212,14 @@ fn pairs_of(machine: MachineKind, reports: &[Value]) -> Option<Vec<Pair>> {
         let is_disturbed = [ours, theirs].into_iter().any(|round| {
             round["cores_elsewhere"].as_f64().is_some_and(|cores| cores > CORES_ELSEWHERE_MAX)
         });
-        Some(Pair { candidate: throughput(ours)?, rival: throughput(theirs)?, is_disturbed })
+        let p99_us = |round: &Value| round["latency_p99_us"].as_f64();
+        Some(Pair {
+            candidate: throughput(ours)?,
+            rival: throughput(theirs)?,
+            is_disturbed,
+            candidate_p99_us: p99_us(ours),
+            rival_p99_us: p99_us(theirs),
+        })
     };
     ours.iter().zip(&theirs).map(pair).collect()
 }
@@ -250,12 +283,11 @@ pub fn measure(
         }
         calls.extend(of_pairs);
     }
-    let machine = if is_simulated { &place.grid.simulated.machine } else { "this machine" };
     PlaceResult {
         point: place.point.name.clone(),
         title: place.point.title.clone(),
         is_simulated,
-        machine: machine.to_owned(),
+        machine: place.machine_name().to_owned(),
         threads: place.threads,
         build: runner.build(place.program()).unwrap_or_default(),
         seconds: start.elapsed().as_secs_f64(),
@@ -302,7 +334,11 @@ mod tests {
                 let speed = speed.ok_or_else(|| format!("{name} fails"))?.1;
                 let round = |number: u64| {
                     let cores_elsewhere = if number == 2 { 0.5 } else { 0.01 };
-                    json!({ "throughput_per_second": speed, "cores_elsewhere": cores_elsewhere })
+                    json!({
+                        "throughput_per_second": speed,
+                        "cores_elsewhere": cores_elsewhere,
+                        "latency_p99_us": 1000.0 / speed,
+                    })
                 };
                 let rounds: Vec<Value> = (0..rounds).map(round).collect();
                 Ok(json!({
@@ -367,6 +403,9 @@ mod tests {
         let result = measure(&place(&grid, MachineKind::Real), &protocols, &fake, &SETTINGS);
         assert_eq!((result.rival.as_deref(), result.ratio()), (Some("silo"), Some(0.8)));
         assert_eq!((result.pairs.len(), result.disturbed()), (7, 1));
+        let pair = &result.pairs[0];
+        assert_eq!((pair.candidate_p99_us, pair.rival_p99_us), (Some(12.5), Some(10.0)));
+        assert_eq!(result.p99_ratio(), Some(1.25));
         assert_eq!((result.failure.as_ref(), result.best()), (None, Some(100.0)));
         let failed = &result.protocols[1];
         assert_eq!((failed.throughput, failed.failure.as_deref()), (None, Some("2pl fails")));
@@ -393,12 +432,36 @@ mod tests {
         let result = measure(&place, &["dbx", "silo"], &fake, &SETTINGS);
         assert_eq!((result.ratio(), result.disturbed()), (Some(0.8), 0));
         assert_eq!((result.pairs.len(), result.commands.len()), (7, 2 + 7));
+        assert_eq!(result.p99_ratio(), Some(1.0), "both reports have 7 microseconds");
         assert_eq!((result.protocols[0].aborts, result.is_simulated), (Some(0.25), true));
         for (position, command) in result.commands[2..].iter().enumerate() {
             let seed = format!("--seed {}", position + 2);
             assert!(command.contains(&seed) && command.contains("dbx,silo"), "{command}");
             assert!(command.contains("--machine xeon-8x10 --cores 8"), "{command}");
         }
+    }
+
+    #[test]
+    fn pairs_of_a_full_simulation_warm_up_longer_than_the_choice() {
+        let grid = Grid::frozen();
+        let points = grid.chosen(&["incr-100".to_owned()]).expect("a point");
+        let coverage = Coverage { is_quick: false, real: false, simulated: true, logical_cores: 2 };
+        let warmup = |call: &Call| {
+            let position = call.arguments.iter().position(|word| word == "--warmup");
+            let word = &call.arguments[position.expect("each call has one") + 1];
+            word.parse::<f64>().expect("a number")
+        };
+        let places = places(&grid, &points, true, &coverage);
+        let warmups: Vec<(f64, f64)> = places
+            .iter()
+            .map(|place| {
+                let choice = place.choice(&["dbx"], &SETTINGS);
+                (warmup(&choice[0]), warmup(&place.pairs("dbx", "silo", &SETTINGS)[0]))
+            })
+            .collect();
+        assert!(warmups.iter().all(|&(choice, pair)| choice == 2.5 && pair >= 2.5), "{warmups:?}");
+        let (_, least_cores) = warmups[0];
+        assert!(least_cores >= 48.0, "a trial of adaptive has up to 24 pairs of milliseconds");
     }
 
     #[test]

@@ -15,8 +15,10 @@
 //!
 //! - [`measure`]: the calls of a place, and what is read from their reports;
 //! - [`results`]: the file of results, from which a run continues;
-//! - [`picture`]: the heat map.
+//! - [`picture`]: the heat map;
+//! - [`ablation`]: `adaptive` beside its variants, each of which lacks one ingredient.
 
+pub mod ablation;
 pub mod measure;
 pub mod picture;
 pub mod results;
@@ -71,6 +73,28 @@ pub struct SimulatedSettings {
     pub quick: Spans,
     /// The milliseconds of a full run.
     pub full: Spans,
+    /// How long the warm-up of pairs in a full run is, in place of that in `full`: the first that has enough cores.
+    pub warmup_of_pairs: Vec<PairWarmup>,
+}
+
+/// The warm-up of pairs on a simulated machine with few cores.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PairWarmup {
+    /// The most cores for which it holds.
+    pub cores_max: u32,
+    /// The warm-up.
+    pub milliseconds: f64,
+}
+
+/// A further simulated machine of a point.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FurtherMachine {
+    /// The name of the machine.
+    pub machine: String,
+    /// The numbers of its cores.
+    pub cores: Vec<u32>,
 }
 
 /// How long a protocol runs, once to choose the rival, and in each pair.
@@ -111,6 +135,9 @@ pub struct GridPoint {
     /// Numbers of simulated cores in a full run, besides those of all points.
     #[serde(default)]
     pub cores: Vec<u32>,
+    /// Further simulated machines in a full run.
+    #[serde(default)]
+    pub machines: Vec<FurtherMachine>,
     /// The approximate seconds to load a database on this machine.
     #[serde(default = "one_second")]
     pub load: f64,
@@ -167,6 +194,8 @@ pub struct GridPlace<'g> {
     pub point: &'g GridPoint,
     /// The machine.
     pub machine: MachineKind,
+    /// The name of the simulated machine, if it is one.
+    pub simulated_machine: Option<&'g str>,
     /// The number of threads, or of simulated cores.
     pub threads: u32,
     /// Whether it is a place of a quick run.
@@ -178,7 +207,9 @@ impl fmt::Display for GridPlace<'_> {
         match self.machine {
             MachineKind::Real => write!(out, "{}, {} threads", self.point.name, self.threads),
             MachineKind::Simulated => {
-                write!(out, "{}, {} simulated cores", self.point.name, self.threads)
+                write!(out, "{}, {} simulated cores", self.point.name, self.threads)?;
+                let name = self.machine_name();
+                if name == self.grid.simulated.machine { Ok(()) } else { write!(out, " of {name}") }
             }
         }
     }
@@ -208,14 +239,20 @@ pub fn places<'g>(
     let &Coverage { is_quick, real, simulated, logical_cores } = coverage;
     let points = points.iter().copied();
     let points = points.filter(|point| are_named || !is_quick || point.is_quick);
-    let place = |point, machine, threads| GridPlace { grid, point, machine, threads, is_quick };
+    let place = |point, simulated_machine: Option<&'g str>, threads| {
+        let machine = match simulated_machine {
+            Some(_) => MachineKind::Simulated,
+            None => MachineKind::Real,
+        };
+        GridPlace { grid, point, machine, simulated_machine, threads, is_quick }
+    };
     let mut places = Vec::new();
     if real {
         let mut threads = grid.real.threads.clone();
         let most = grid.real.threads_of_16_cores;
         threads.extend((most <= logical_cores).then_some(most));
         for point in points.clone() {
-            places.extend(threads.iter().map(|&threads| place(point, MachineKind::Real, threads)));
+            places.extend(threads.iter().map(|&threads| place(point, None, threads)));
         }
     }
     if simulated {
@@ -225,7 +262,12 @@ pub fn places<'g>(
                 false => [&grid.simulated.cores[..], &point.cores[..]].concat(),
             };
             cores.sort_unstable();
-            places.extend(cores.iter().map(|&cores| place(point, MachineKind::Simulated, cores)));
+            let name = Some(grid.simulated.machine.as_str());
+            places.extend(cores.iter().map(|&cores| place(point, name, cores)));
+            for further in point.machines.iter().filter(|_| !is_quick) {
+                let name = Some(further.machine.as_str());
+                places.extend(further.cores.iter().map(|&cores| place(point, name, cores)));
+            }
         }
     }
     places
@@ -271,6 +313,24 @@ mod tests {
                 "incr-100, 80 simulated cores",
             ]
         );
+        let further = grid.chosen(&["tpcc-1".to_owned()]).expect("points");
+        let places = places(&grid, &further[..1], true, &Coverage { real: false, ..FULL });
+        let names: Vec<String> = places.iter().map(GridPlace::to_string).collect();
+        assert_eq!(
+            names.last().map(String::as_str),
+            Some("tpcc-1, 8 simulated cores of haswell-4c8t")
+        );
+        assert_eq!((names.len(), places[0].machine_name()), (3, "xeon-8x10"));
+    }
+
+    #[test]
+    fn places_follow_the_cores_and_the_kind_of_run() {
+        let grid = Grid::frozen();
+        let points = grid.chosen(&["incr-100".to_owned()]).expect("it is a point");
+        let names = |coverage: &Coverage| -> Vec<String> {
+            let places = places(&grid, &points, true, coverage);
+            places.iter().map(GridPlace::to_string).collect()
+        };
         let sixteen = Coverage { logical_cores: 16, simulated: false, ..FULL };
         assert_eq!(names(&sixteen)[2], "incr-100, 16 threads");
         let quick = Coverage { is_quick: true, ..FULL };

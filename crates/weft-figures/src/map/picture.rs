@@ -36,15 +36,15 @@ struct Panel<'r> {
 
 /// Returns the panels: first those of this machine, then the simulated ones, by the number of threads.
 fn panels(results: &Results) -> Vec<Panel<'_>> {
-    let key = |place: &PlaceResult| (place.is_simulated, place.threads);
+    let key = |place: &PlaceResult| (place.is_simulated, place.machine.clone(), place.threads);
     let mut keys: Vec<_> = results.places.iter().map(key).collect();
     keys.sort_unstable();
     keys.dedup();
-    let panel = |of: (bool, u32)| {
+    let panel = |of: (bool, String, u32)| {
         let rows: Vec<_> = results.places.iter().filter(|place| key(place) == of).collect();
         let label = match of {
-            (false, threads) => format!("this machine, {threads} threads"),
-            (true, cores) => format!("SIMULATED: {}, {cores} cores", rows[0].machine),
+            (false, _, threads) => format!("this machine, {threads} threads"),
+            (true, machine, cores) => format!("SIMULATED: {machine}, {cores} cores"),
         };
         Panel { label, rows }
     };

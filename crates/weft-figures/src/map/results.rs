@@ -11,6 +11,9 @@ use crate::store;
 /// The pairs of a place that must be undisturbed for its ratio to leave the others out.
 const QUIET_PAIRS_MIN: usize = 3;
 
+/// The 99th percentile of the candidate's latencies is to be at most so many times the rival's.
+pub const P99_RATIO_MAX: f64 = 2.0;
+
 /// The content of the file.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Results {
@@ -77,6 +80,55 @@ pub struct Pair {
     pub rival: f64,
     /// Whether other processes computed.
     pub is_disturbed: bool,
+    /// The 99th percentile of the candidate's latencies, in microseconds. Files of earlier versions have none.
+    #[serde(default)]
+    pub candidate_p99_us: Option<f64>,
+    /// The rival's.
+    #[serde(default)]
+    pub rival_p99_us: Option<f64>,
+}
+
+/// Returns the median of numbers in ascending order; `None` without numbers.
+fn median(numbers: &[f64]) -> Option<f64> {
+    let middle = numbers.len() / 2;
+    match numbers.len() {
+        0 => None,
+        length if length.is_multiple_of(2) => {
+            Some(f64::midpoint(numbers[middle - 1], numbers[middle]))
+        }
+        _ => Some(numbers[middle]),
+    }
+}
+
+/// Returns the geometric mean of numbers; `None` without numbers.
+fn geometric_mean(numbers: impl Iterator<Item = f64>) -> Option<f64> {
+    let logarithms: Vec<f64> = numbers.map(f64::ln).collect();
+    let mean = logarithms.iter().sum::<f64>() / logarithms.len() as f64;
+    (!logarithms.is_empty()).then(|| mean.exp())
+}
+
+/// Returns the pairs that count: those that were not disturbed, or all if too few were not.
+fn counting(pairs: &[Pair]) -> Vec<Pair> {
+    let quiet: Vec<Pair> = pairs.iter().filter(|pair| !pair.is_disturbed).copied().collect();
+    if quiet.len() < QUIET_PAIRS_MIN { pairs.to_vec() } else { quiet }
+}
+
+/// Returns the finite ratios of the pairs that count, in ascending order.
+fn ratios_by(pairs: &[Pair], ratio: impl Fn(&Pair) -> Option<f64>) -> Vec<f64> {
+    let ratios = counting(pairs).iter().filter_map(ratio).collect::<Vec<_>>();
+    let mut ratios: Vec<f64> = ratios.into_iter().filter(|ratio| ratio.is_finite()).collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios
+}
+
+/// Returns whether disturbed pairs count, because too few others are left.
+pub fn are_disturbed(pairs: &[Pair]) -> bool {
+    counting(pairs).iter().any(|pair| pair.is_disturbed)
+}
+
+/// Returns the ratio of the throughputs of some pairs: the median of those that count.
+pub fn ratio_of(pairs: &[Pair]) -> Option<f64> {
+    median(&ratios_by(pairs, |pair| Some(pair.candidate / pair.rival)))
 }
 
 impl PlaceResult {
@@ -85,13 +137,12 @@ impl PlaceResult {
         let is_simulated = place.machine == MachineKind::Simulated;
         self.point == place.point.name
             && (self.is_simulated, self.threads) == (is_simulated, place.threads)
+            && self.machine == place.machine_name()
     }
 
     /// Returns the pairs that count: those that were not disturbed, or all if too few were not.
     pub fn counting_pairs(&self) -> Vec<Pair> {
-        let quiet: Vec<Pair> =
-            self.pairs.iter().filter(|pair| !pair.is_disturbed).copied().collect();
-        if quiet.len() < QUIET_PAIRS_MIN { self.pairs.clone() } else { quiet }
+        counting(&self.pairs)
     }
 
     /// Returns the number of pairs during which other processes computed.
@@ -99,31 +150,20 @@ impl PlaceResult {
         self.pairs.iter().filter(|pair| pair.is_disturbed).count()
     }
 
-    /// Returns the ratios of the pairs that count, in ascending order.
-    fn ratios(&self) -> Vec<f64> {
-        let pairs = self.counting_pairs().into_iter();
-        let ratios = pairs.map(|pair| pair.candidate / pair.rival);
-        let mut ratios: Vec<f64> = ratios.filter(|ratio| ratio.is_finite()).collect();
-        ratios.sort_by(f64::total_cmp);
-        ratios
-    }
-
     /// Returns the ratio of the candidate to the rival: the median of the pairs that count.
     pub fn ratio(&self) -> Option<f64> {
-        let ratios = self.ratios();
-        let middle = ratios.len() / 2;
-        match ratios.len() {
-            0 => None,
-            length if length.is_multiple_of(2) => {
-                Some(f64::midpoint(ratios[middle - 1], ratios[middle]))
-            }
-            _ => Some(ratios[middle]),
-        }
+        ratio_of(&self.pairs)
+    }
+
+    /// Returns the ratio of the candidate's 99th percentile of latencies to the rival's: the median of the pairs that
+    /// count and have both.
+    pub fn p99_ratio(&self) -> Option<f64> {
+        median(&ratios_by(&self.pairs, |pair| Some(pair.candidate_p99_us? / pair.rival_p99_us?)))
     }
 
     /// Returns the smallest and the largest ratio of the pairs that count.
     pub fn spread(&self) -> Option<(f64, f64)> {
-        let ratios = self.ratios();
+        let ratios = ratios_by(&self.pairs, |pair| Some(pair.candidate / pair.rival));
         Some((*ratios.first()?, *ratios.last()?))
     }
 
@@ -171,10 +211,22 @@ impl Results {
 
     /// Returns the geometric mean of the ratios of some places; `None` without ratios.
     pub fn geometric_mean(&self, which: impl Fn(&PlaceResult) -> bool) -> Option<f64> {
-        let ratios = self.places.iter().filter(|place| which(place)).filter_map(PlaceResult::ratio);
-        let logarithms: Vec<f64> = ratios.map(f64::ln).collect();
-        let mean = logarithms.iter().sum::<f64>() / logarithms.len() as f64;
-        (!logarithms.is_empty()).then(|| mean.exp())
+        let places = self.places.iter().filter(|place| which(place));
+        geometric_mean(places.filter_map(PlaceResult::ratio))
+    }
+
+    /// Returns the geometric mean of the ratios of the 99th percentiles; `None` without ratios.
+    pub fn p99_geometric_mean(&self, which: impl Fn(&PlaceResult) -> bool) -> Option<f64> {
+        let places = self.places.iter().filter(|place| which(place));
+        geometric_mean(places.filter_map(PlaceResult::p99_ratio))
+    }
+
+    /// Returns the places at which the ratio of the 99th percentiles is above [`P99_RATIO_MAX`], the highest first.
+    pub fn slow_places(&self) -> Vec<(f64, &PlaceResult)> {
+        let places = self.places.iter().filter_map(|place| Some((place.p99_ratio()?, place)));
+        let mut slow: Vec<_> = places.filter(|(ratio, _)| *ratio > P99_RATIO_MAX).collect();
+        slow.sort_by(|one, other| other.0.total_cmp(&one.0));
+        slow
     }
 
     /// Returns the places with a ratio, from the lowest ratio to the highest.
@@ -213,7 +265,13 @@ pub(crate) mod tests {
             rival: Some("silo".to_owned()),
             pairs: pairs
                 .iter()
-                .map(|&(candidate, rival, is_disturbed)| Pair { candidate, rival, is_disturbed })
+                .map(|&(candidate, rival, is_disturbed)| Pair {
+                    candidate,
+                    rival,
+                    is_disturbed,
+                    candidate_p99_us: None,
+                    rival_p99_us: None,
+                })
                 .collect(),
             failure: None,
             commands: vec!["cargo lab bench".to_owned()],
@@ -256,6 +314,34 @@ pub(crate) mod tests {
         let order: Vec<&str> =
             results.by_ratio().iter().map(|(_, place)| place.point.as_str()).collect();
         assert_eq!(order, ["queue", "bank", "tatp"]);
+    }
+
+    /// Returns a result with pairs of these 99th percentiles.
+    fn with_p99(point: &str, percentiles: &[(f64, f64)]) -> PlaceResult {
+        let mut place = result(point, 2, &vec![(1.0, 1.0, false); percentiles.len()]);
+        for (pair, &(candidate, rival)) in place.pairs.iter_mut().zip(percentiles) {
+            (pair.candidate_p99_us, pair.rival_p99_us) = (Some(candidate), Some(rival));
+        }
+        place
+    }
+
+    #[test]
+    fn places_with_long_latencies_are_named() {
+        let mut results =
+            Results { places: vec![result("bank", 2, &[(1.0, 1.0, false)])], ..Results::default() };
+        assert_eq!(results.p99_geometric_mean(|_| true), None, "an earlier version's file");
+        let long = with_p99("shift", &[(40.0, 10.0), (60.0, 10.0), (5.0, 10.0)]);
+        assert_eq!(long.p99_ratio(), Some(4.0));
+        results.places.extend([
+            with_p99("queue", &[(20.0, 10.0)]),
+            with_p99("tatp", &[(21.0, 10.0)]),
+            long,
+        ]);
+        let mean = results.p99_geometric_mean(|_| true).expect("three ratios");
+        assert!((mean - (2.0 * 2.1 * 4.0_f64).cbrt()).abs() < 1e-12, "{mean}");
+        let slow: Vec<&str> =
+            results.slow_places().iter().map(|(_, place)| place.point.as_str()).collect();
+        assert_eq!(slow, ["shift", "tatp"], "2 is not above 2");
     }
 
     #[test]

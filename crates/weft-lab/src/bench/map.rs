@@ -13,7 +13,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use weft_figures::map::measure::{self, Settings, contenders};
 use weft_figures::map::picture::HeatMap;
-use weft_figures::map::results::{PlaceResult, Results};
+use weft_figures::map::results::{P99_RATIO_MAX, PlaceResult, Results};
 use weft_figures::map::{Coverage, Grid, GridPlace, places};
 use weft_figures::plan::Host;
 use weft_figures::run::{self, Processes, Runner};
@@ -36,10 +36,11 @@ const WORST: usize = 5;
 const HELP: &str = "\
 What is measured: a grid of points, each a workload with its options, at several numbers of threads
 (2 and 8, and 16 where there are as many cores) and on a simulated machine (8 and 40 cores, at some
-points also 20 and 80). The grid, its sizes, times and seeds are fixed in the file
+points also 20 and 80, or another machine). The grid, its sizes, times and seeds are fixed in the file
 crates/weft-figures/src/map/points.json. At each place:
   1. every protocol runs once, in a process of its own; the fastest of the others is the rival
-  2. the candidate and the rival run in seven alternating pairs. The ratio is the median of the pairs
+  2. the candidate and the rival run in seven alternating pairs. The ratio is the median of the pairs;
+     the same for the 99th percentile of latencies, which is not to be more than twice the rival's
 Simulated pairs have a seed each. Protocols that are not serializable or make only single accesses
 atomic (none, atomic) and variants take no part. A pair during which other processes kept more than
 a tenth of a core busy is marked, and left out if at least three others are not.
@@ -52,11 +53,14 @@ Examples:
   cargo lab bench map --quick --out map.json --svg map.svg
       some points, short runs: 20 minutes on two cores
   cargo lab bench map --out map.json --svg map.svg
-      all points: two hours on two cores
+      all points: three hours on two cores
   cargo lab bench map --out map.json --svg map.svg --resume
       continues, or draws the picture of what is there
   cargo lab bench map --points queue,bank --real --candidate silo
       the points with `queue` or `bank` in their names, on this machine, for another candidate
+  cargo lab bench map --ablation
+      adaptive beside its variants that lack one ingredient each, in turns on two threads, at the
+      points that the ingredient is for and at five without contention: ten minutes
 
 The simulator is another program: `cargo simulate --help` builds it.
 Exit code: 0 all places were measured; 1 a run failed, as the table shows; 2 wrong arguments.";
@@ -96,6 +100,10 @@ pub struct MapArguments {
     /// Draw a heat map into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+
+    /// Measure what each ingredient of `adaptive` gains: the protocol beside its variants, on this machine
+    #[arg(long, conflicts_with_all = ["quick", "candidate", "simulated", "out", "svg", "list"])]
+    ablation: bool,
 
     /// List the places and the approximate time, and measure nothing
     #[arg(long)]
@@ -148,6 +156,11 @@ pub fn run(arguments: &MapArguments) -> Result<(), Stop> {
         with: arguments.with.clone(),
         jobs: arguments.jobs.map_or(host.logical_cores.min(4) as usize, usize::from),
     };
+    if arguments.ablation {
+        let this = std::env::current_exe()
+            .map_err(|error| Stop::Failed(format!("this program cannot be found: {error}")))?;
+        return super::ablation::run(&grid, &chosen, &settings, &Processes::new(this, None));
+    }
     let candidate = arguments.candidate.as_str();
     let seconds = |place: &GridPlace<'_>| {
         place.seconds(contenders(candidate, rivals(), place.threads).len(), &settings)
@@ -250,7 +263,7 @@ fn list(places: &[GridPlace<'_>], seconds: impl Fn(&GridPlace<'_>) -> f64) -> Re
     for place in places {
         let seconds = seconds(place);
         all += seconds;
-        writeln!(out, "{:<32}{}: about {seconds:.0} s", place.to_string(), place.point.title)?;
+        writeln!(out, "{:<43}{}: about {seconds:.0} s", place.to_string(), place.point.title)?;
     }
     writeln!(
         out,
@@ -305,6 +318,10 @@ fn table(place: &PlaceResult, candidate: &str) -> String {
             "{candidate} / {rival}: {ratio:.3} ({least:.3} to {most:.3}; {pairs}{disturbed})"
         )
         .expect("a string takes everything");
+        if let Some(ratio) = place.p99_ratio() {
+            writeln!(text, "{candidate} / {rival}, p99 latency: {ratio:.2}")
+                .expect("a string takes everything");
+        }
     }
     match &place.failure {
         Some(why) => format!("{text}no ratio: {why}\n"),
@@ -334,6 +351,37 @@ fn summary(results: &Results) -> String {
     for (ratio, place) in by_ratio.iter().take(WORST) {
         let rival = place.rival.as_deref().unwrap_or_default();
         writeln!(text, "  {ratio:.3}  {} ({rival})", place_in_words(place))
+            .expect("a string takes everything");
+    }
+    text + &latency_summary(results)
+}
+
+/// Returns the geometric means of the ratios of the 99th percentiles, and the places where the ratio is too high.
+fn latency_summary(results: &Results) -> String {
+    let mut text = String::new();
+    let candidate = &results.candidate;
+    for (is_simulated, words) in [(false, "on this machine"), (true, "SIMULATED")] {
+        if let Some(mean) = results.p99_geometric_mean(|place| place.is_simulated == is_simulated) {
+            writeln!(
+                text,
+                "p99 latency of {candidate} / of the best of the others, {words}: {mean:.2} (geometric mean)"
+            )
+            .expect("a string takes everything");
+        }
+    }
+    let slow = results.slow_places();
+    match (text.is_empty(), slow.is_empty()) {
+        (true, _) => {}
+        (false, true) => {
+            writeln!(text, "no place is above {P99_RATIO_MAX}").expect("a string takes everything")
+        }
+        (false, false) => {
+            writeln!(text, "above {P99_RATIO_MAX}:").expect("a string takes everything");
+        }
+    }
+    for (ratio, place) in slow {
+        let rival = place.rival.as_deref().unwrap_or_default();
+        writeln!(text, "  {ratio:.2}  {} ({rival})", place_in_words(place))
             .expect("a string takes everything");
     }
     text

@@ -27,7 +27,8 @@ half of each type:
   produce  draws the next number from the row at the queue's end, and inserts an entry under it
   consume  finds the oldest entry by a scan, deletes it, and notes it in the row of its client
 All producers conflict at one end and all consumers at the other. If the queue is empty, a consumer
-is under `rolled back`. The latency of one transaction in 31 is measured.
+is under `rolled back`. The latency of one transaction in 31 is measured. A table has the share and
+the waits of each thread, as producer and as consumer.
 
 Examples:
   cargo lab bench queue --protocol dbx,silo,2pl --threads 2
@@ -62,6 +63,10 @@ impl Benchmark for QueueBenchmark {
             &self.0, options
         ))
         .expect("the parser accepts only names of the list")
+    }
+
+    fn shows_threads(&self) -> bool {
+        true
     }
 }
 

@@ -37,6 +37,8 @@ Examples:
       each round sees each kind once
   cargo lab bench shift --change 3 --threads 2 --rounds 1 --seconds 30 --timeline shift.svg
       draws how throughput reacts to each change
+  cargo lab bench shift --reaction --protocol adaptive --change 0.5 --threads 2 --seconds 10
+      how long after each change something is decided about the new hot spot: median and greatest
   cargo lab bench shift --hot 90 --threads 2 --seconds 6 --verify
       checks afterwards that no change was lost
 
@@ -54,6 +56,10 @@ pub struct ShiftArguments {
     #[arg(long, value_name = "S", default_value = "2", value_parser = seconds_positive)]
     #[arg(allow_negative_numbers = true)]
     change: f64,
+
+    /// Report how long after each change `adaptive` decides something about the new hot spot
+    #[arg(long, conflicts_with_all = ["verify", "timeline", "contention", "directory", "paper"])]
+    reaction: bool,
 
     #[command(flatten)]
     bench: BenchArguments,
@@ -92,6 +98,9 @@ pub fn run(arguments: &ShiftArguments) -> Result<(), Stop> {
         )));
     }
     let parameters = arguments.options.parameters(Change { since: Instant::now(), every });
+    if arguments.reaction {
+        return super::reaction::run(&arguments.bench, &parameters);
+    }
     let Parameters { records, hot_percent, .. } = parameters;
     let subject = Subject {
         title: format!(

@@ -277,6 +277,7 @@ fn json_keys_have_one_order() {
         "success_rates",
         "latency_us",
         "latency_all_us",
+        "fairness",
         "transactions_per_sample",
         "htm",
         "memory",

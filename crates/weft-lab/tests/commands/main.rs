@@ -8,3 +8,4 @@ mod map;
 mod procedures;
 mod refusals;
 mod support;
+mod waits;

@@ -43,6 +43,7 @@ fn map_is_measured_drawn_and_continued() {
         "aborts/commit",
         "silo / ",
         "7 pairs",
+        "p99 latency: ",
     ] {
         assert!(told.contains(word), "{word:?} is missing in:\n{told}");
     }
@@ -58,7 +59,14 @@ fn map_is_measured_drawn_and_continued() {
         let rival = others.iter().find(|other| other["protocol"] == place["rival"]);
         let rival = number(&rival.expect("the rival was measured")["throughput"]);
         assert!(others.iter().all(|other| number(&other["throughput"]) <= rival), "{place}");
-        assert_eq!(place["pairs"].as_array().map(Vec::len), Some(7), "{place}");
+        let pairs = place["pairs"].as_array().expect("pairs");
+        assert_eq!(pairs.len(), 7, "{place}");
+        // So short a round has no sample if the machine is busy.
+        let has_latencies = |pair: &Value| {
+            let keys = ["candidate_p99_us", "rival_p99_us"];
+            keys.iter().all(|key| pair[key].as_f64().is_some_and(|us| us > 0.0))
+        };
+        assert!(pairs.iter().any(has_latencies), "{place}");
         assert_eq!(place["failure"], Value::Null, "{place}");
     }
     let drawn = fs::read_to_string(&picture).expect("there is a picture");
@@ -71,6 +79,8 @@ fn map_is_measured_drawn_and_continued() {
     let told = written(&[&arguments[..], &["--resume"]].concat());
     assert!(!told.contains("| silo"), "no table: {told}");
     assert!(told.contains("geometric mean of 2 places") && told.contains("the lowest:"), "{told}");
+    let latency = "p99 latency of silo / of the best of the others, on this machine: ";
+    assert!(told.contains(latency) && told.contains("above 2"), "{told}");
     assert_eq!(json(&results), found);
     // Results of another kind of run cannot be continued.
     let other = run(&["bench", "map", "--real", "--points", "queue", "--out", out, "--resume"]);
@@ -110,6 +120,35 @@ fn impossible_maps_are_refused_before_any_run() {
     }
 }
 
+/// One contended point and a cold one, for a hundredth of their time.
+#[test]
+fn ablation_compares_adaptive_with_variants() {
+    let arguments = ["bench", "map", "--ablation", "--points", "like-50,incr-0", "--time", "0.01"];
+    let told = written(&arguments);
+    let cells = |title: &str| -> Vec<String> {
+        let line = told.lines().find(|line| line.starts_with(&format!("| {title} ")));
+        let line = line.unwrap_or_else(|| panic!("no {title:?} in:\n{told}"));
+        line.split('|').map(|cell| cell.trim().to_owned()).collect()
+    };
+    let head = ["kind", "unordered", "by-records", "held", "unsplit", "nothing"];
+    assert_eq!(cells("point")[2..8], head, "{told}");
+    let cold = cells("INCR, 0 % hot");
+    assert_eq!(cold[2], "cold");
+    assert!(
+        cold[3..8].iter().all(|gain| gain.parse::<f64>().is_ok_and(|gain| gain > 0.0)),
+        "{told}"
+    );
+    let like = cells("LIKE, 50 % like");
+    assert_eq!(
+        (&like[2..6], &*like[7]),
+        (&["contended", "-", "-", "-"].map(String::from)[..], "-")
+    );
+    assert!(like[6].parse::<f64>().is_ok(), "{told}");
+    let refused = run(&["bench", "map", "--ablation", "--points", "bank"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(text(&refused.stderr).contains("--points"), "{refused:?}");
+}
+
 #[test]
 fn list_shows_places_and_their_time() {
     let quick = written(&["bench", "map", "--list", "--quick"]);
@@ -123,5 +162,14 @@ fn list_shows_places_and_their_time() {
         full.contains("incr-100, 80 simulated cores") && full.contains("tpcc-2, 8 threads"),
         "{full}"
     );
+    for place in [
+        "tpcc-1, 8 simulated cores of haswell-4c8t ",
+        "tpcc-4, 80 simulated cores ",
+        "rubis-c, 20 simulated cores ",
+        "incr-100, 20 simulated cores ",
+        "flash-sale-1, 20 simulated cores ",
+    ] {
+        assert!(full.contains(place) && !quick.contains(place), "{place:?} in {full}");
+    }
     assert!(full.lines().last().is_some_and(|line| line.contains("minutes")), "{full}");
 }

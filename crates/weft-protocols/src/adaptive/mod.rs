@@ -5,8 +5,7 @@
 //! the protocol can do two things more:
 //!
 //! - **Order.** Transactions that are about to access the point queue for it, first come first served. So they do not
-//!   run side by side although only one of them can commit. This is the idea of MOCC (T. Wang, H. Kimura, VLDB 2016) and of
-//!   HTCC (Y. Wu, K.-L. Tan, USENIX ATC 2016), and of the queues for hot rows in databases behind flash sales. A queue is
+//!   run side by side although only one of them can commit. A queue is
 //!   entered at the transaction's first access, and left at its end. Queues advise: a turn that lasts too long is passed
 //!   over, and validation decides. So queues cannot deadlock. A turn at a range may end before the transaction does
 //!   (`early_release`).
@@ -18,8 +17,7 @@
 //!
 //! **Nothing is decided by a threshold that a workload has to fit.** A few conflicts make a point a candidate. Then it
 //! is tried: order in every other window of time, a split phase after a joined one. What stays is what has committed more
-//! transactions. Trials are repeated, at growing intervals, so that decisions follow the load. (Polyjuice, OSDI 2021, and
-//! ACC, CIDR 2017, choose protocols by measurements, too, for whole workloads or partitions.)
+//! transactions. Trials are repeated, at growing intervals, so that decisions follow the load.
 //!
 //! **Cold points cost little.** Phases, and the looks at the clock that belong to them, begin when a few
 //! conflicts within 20 ms have cost a worker a hundredth of its time. They end when nothing is done, and rest for a time that
@@ -29,6 +27,33 @@
 //! The files: `queue` has the queue; `points` the table of points, and trials of order; `early_release` and `claims` how turns at
 //! ranges end early; this file what a worker does.
 //! Splitting is in [`doppel`](crate::doppel). The crate `weft-inspect` reports at which points what is done.
+//!
+//! **What it learns from**, what is the same here, and what is not done:
+//!
+//! - *MOCC* (T. Wang, H. Kimura, VLDB 2016): transactions wait at records at which others have aborted, although they
+//!   validate optimistically. There the temperature of a page decides, and here a trial for each point. Transactions wait
+//!   only for points after those that they hold, which is MOCC's canonical order; but none is given up to keep the order,
+//!   since queues only advise.
+//! - *HTCC* (Y. Wu, K.-L. Tan, USENIX ATC 2016): contended records are treated apart from all others. The repair of
+//!   transactions that have lost is not done here.
+//! - *Bamboo* (Z. Guo et al., SIGMOD 2021): a transaction lets the next one go on before it commits. Here that holds only for
+//!   deletions at the beginning of a range. No row of a transaction that has not committed is read, and an abort takes at most
+//!   one other along.
+//! - *IC3* (Z. Wang et al., SIGMOD 2016): contended transactions overlap within their run. Here only turns at ranges end
+//!   early. There are no pieces, there is no static analysis, and procedures need not be known in advance.
+//! - *Polyjuice* (J. Wang et al., OSDI 2021): measured throughput decides what is done about conflicts. There a policy for each
+//!   access of each type of transaction is trained in advance. Here each point is tried while the load runs, there are fewer
+//!   actions, and types are not known.
+//! - *Cicada* (H. Lim et al., SIGMOD 2017): measured throughput sets the greatest back-off of all threads. Trials compare
+//!   throughputs, too, but the back-off is that of DBX, and is not tuned.
+//! - *STO* (Y. Huang et al., VLDB 2020): commit-time updates are applied to the present row. Operations that commute are, here.
+//!   Its timestamp splitting gives groups of columns a timestamp each. Here columns that have not changed do not conflict
+//!   either, but a row has one version number.
+//! - *ACC* (D. Tang et al., CIDR 2017): what is done follows the load while it runs. There a trained model chooses a protocol
+//!   for each partition. Here there are no partitions and no model, and all points have the same base protocol.
+//! - *Queues for hot rows* in databases behind flash sales: updates of one row wait in a queue, first come first served. Some
+//!   need marks at the statements, or execute the waiting updates as a group. Here points are found by conflicts, each
+//!   transaction commits alone, and a queue that does not pay is given up.
 //!
 //! **The serialization point** is that of DBX, and for operations on split records that of Doppel. It does not depend on
 //! queues.
@@ -159,7 +184,7 @@ pub struct OrderedShared {
 impl ProtocolShared for OrderedShared {
     fn new(options: &ProtocolOptions) -> Result<Self, Failure> {
         let options = options.given.get::<AdaptiveOptions>().cloned().unwrap_or_default();
-        Ok(OrderedShared { points: Points::new(options.is_forced), options })
+        Ok(OrderedShared { points: Points::new(options.forced_by_seed), options })
     }
 }
 

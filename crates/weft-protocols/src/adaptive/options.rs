@@ -12,10 +12,10 @@ pub struct AdaptiveOptions {
     pub releases_early: bool,
     /// Whether records may be split among the workers.
     pub splits: bool,
-    /// Whether what is done at each point changes at random, in the midst of transactions. This is the default of hasty
-    /// builds, for tests.
+    /// If given, what is done at each point changes at random, in the midst of transactions: for tests. The random
+    /// numbers come from this seed. The default of hasty builds is 0.
     #[doc(hidden)]
-    pub is_forced: bool,
+    pub forced_by_seed: Option<u64>,
     /// A flaw, made on purpose for tests.
     #[cfg(feature = "canary")]
     #[doc(hidden)]
@@ -37,13 +37,12 @@ pub enum AdaptiveFlaw {
 
 impl Default for AdaptiveOptions {
     fn default() -> Self {
-        let is_forced = weft::store::RECLAIMS_EARLY;
         AdaptiveOptions {
             orders: true,
             orders_ranges: true,
             releases_early: true,
             splits: true,
-            is_forced,
+            forced_by_seed: weft::store::RECLAIMS_EARLY.then_some(0),
             #[cfg(feature = "canary")]
             flaw: None,
         }
@@ -80,10 +79,10 @@ impl AdaptiveOptions {
         self
     }
 
-    /// Sets [`AdaptiveOptions::is_forced`].
+    /// Sets [`AdaptiveOptions::forced_by_seed`].
     #[doc(hidden)]
-    pub fn is_forced(mut self, is_forced: bool) -> Self {
-        self.is_forced = is_forced;
+    pub fn forced_by_seed(mut self, seed: Option<u64>) -> Self {
+        self.forced_by_seed = seed;
         self
     }
 }

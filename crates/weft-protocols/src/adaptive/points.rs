@@ -18,6 +18,7 @@ use std::sync::{Mutex, PoisonError};
 
 use arrayvec::ArrayVec;
 use weft::encoding::EncodedKey;
+use weft::store::record::arena::CHUNK_BYTES;
 use weft::store::table::TableRef;
 use weft_htm::word::{Ordering, Word};
 
@@ -123,6 +124,7 @@ struct Review {
     /// When ordered points are tried again, and how long after that once more, in nanoseconds.
     retry_at: u64,
     retry_after: u64,
+    /// What decides if decisions are forced.
     random: Option<fastrand::Rng>,
 }
 
@@ -197,13 +199,16 @@ fn is_range(number: u64) -> bool {
 }
 
 impl Points {
-    pub fn new(is_forced: bool) -> Points {
+    /// Returns a table in which nothing is done yet. With `forced_by_seed`, random numbers from this seed decide what is
+    /// done, and not measurements.
+    pub fn new(forced_by_seed: Option<u64>) -> Points {
+        let random = forced_by_seed.map(fastrand::Rng::with_seed);
         Points {
             points: (0..POINTS).map(|_| Point::default()).collect(),
             claims: Claims::default(),
             mode: Mode::default(),
-            review: TurnLock::default(),
-            is_forced,
+            review: TurnLock::new(Review { random, ..Review::default() }),
+            is_forced: forced_by_seed.is_some(),
         }
     }
 
@@ -218,13 +223,19 @@ impl Points {
         &self.points[position].queue
     }
 
-    fn position(number: u64) -> usize {
+    /// Returns the position of a point's entry.
+    fn position(&self, number: u64) -> usize {
+        // The system chooses where chunks are. So that a seed repeats a run, the place in the chunk decides.
+        let number = match self.is_forced && !is_range(number) {
+            true => number % CHUNK_BYTES as u64,
+            false => number,
+        };
         (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize
     }
 
     /// Returns the queue for this access to a point, if there is one in this mode.
     pub fn find(&self, number: u64, access: u64, mode: u64) -> Option<Entry<'_>> {
-        let position = Points::position(number);
+        let position = self.position(number);
         let point = &self.points[position];
         // Relaxed: all of this only advises.
         let load = |word: &Word| word.load(Ordering::Relaxed);
@@ -241,7 +252,7 @@ impl Points {
     /// Counts that a transaction has lost at a point, by this access. `place` returns the point's place.
     #[cold]
     pub fn note_loss(&self, number: u64, access: u64, place: impl FnOnce() -> Option<Place>) {
-        let point = &self.points[Points::position(number)];
+        let point = &self.points[self.position(number)];
         // Relaxed: see `find`. If two workers give the entry to different points, it has parts of both.
         let load = |word: &Word| word.load(Ordering::Relaxed);
         if load(&point.number) != number {
@@ -265,8 +276,8 @@ impl Points {
     /// `now`, in nanoseconds. Returns whether anything is done or tried.
     pub fn review(&self, committed: u64, now: u64) -> bool {
         let Some(mut review) = self.review.try_take() else { return true };
-        if self.is_forced {
-            return self.decide_at_random(&mut review, now);
+        if let Some(random) = &mut review.random {
+            return self.decide_at_random(random, now);
         }
         let window =
             (committed.saturating_sub(review.committed_before), now.saturating_sub(review.began));
@@ -325,6 +336,7 @@ impl Points {
             let mut is_any = false;
             for point in self.points.iter().filter(of_kind).filter(is_due) {
                 point.done.store(TRIED, Ordering::Relaxed);
+                point.since.store(now, Ordering::Relaxed);
                 is_any = true;
             }
             if is_any {
@@ -364,8 +376,7 @@ impl Points {
     }
 
     /// Changes what is done at some points, for tests. Returns what `review` is to return.
-    fn decide_at_random(&self, review: &mut Review, now: u64) -> bool {
-        let random = review.random.get_or_insert_with(|| fastrand::Rng::with_seed(now));
+    fn decide_at_random(&self, random: &mut fastrand::Rng, now: u64) -> bool {
         for _ in 0..4 {
             let point = &self.points[random.usize(..POINTS)];
             point.done.store(random.u64(..3), Ordering::Relaxed);
@@ -413,7 +424,7 @@ mod tests {
     #[test]
     fn point_is_ordered_only_if_order_is_faster() {
         for (faster, slower) in [(1200, 1000), (1000, 1200)] {
-            let points = Points::new(false);
+            let points = Points::new(None);
             let mut clock = (0, 1);
             let rate = |is_ordered| if is_ordered { faster } else { slower };
             pass_windows(&points, &mut clock, 3, rate);
@@ -429,7 +440,7 @@ mod tests {
     /// A range where order gains much stays ordered, although order at a record costs more.
     #[test]
     fn ranges_are_tried_apart_from_records() {
-        let points = Points::new(false);
+        let points = Points::new(None);
         let mut clock = (0, 1);
         let is_ordered = |number| points.find(number, READS, points.mode()).is_some();
         let rate = || match (is_ordered(RANGE), is_ordered(16)) {
@@ -478,7 +489,7 @@ mod tests {
 
     #[test]
     fn order_ends_when_it_does_not_pay_any_more() {
-        let points = Points::new(false);
+        let points = Points::new(None);
         let mut clock = (0, 1);
         pass_windows(&points, &mut clock, 3, |_| 1000);
         (0..LOSSES_TO_TRY).for_each(|_| points.note_loss(7, WRITES, || None));
@@ -495,13 +506,30 @@ mod tests {
         assert_eq!(points.mode(), 0, "tried again, and given up");
     }
 
+    /// Returns the decisions after each of some reviews, the first of which is at `now`, and whether anything was done.
+    fn forced_decisions(seed: u64, now: u64) -> Vec<(Vec<u64>, u64, bool)> {
+        let points = Points::new(Some(seed));
+        let review = |number| {
+            let is_at_work = points.review(number, now + number);
+            let done = points.points.iter().map(|point| point.done.load(Ordering::Relaxed));
+            (done.collect(), points.mode(), is_at_work)
+        };
+        (0..20).map(review).collect()
+    }
+
+    #[test]
+    fn forced_decisions_follow_from_the_seed_and_not_from_the_clock() {
+        assert_eq!(forced_decisions(5, 1), forced_decisions(5, 1_000_000));
+        assert_ne!(forced_decisions(5, 1), forced_decisions(6, 1));
+    }
+
     #[test]
     fn entry_with_losses_is_not_given_to_another_point() {
-        let points = Points::new(false);
-        let other = (8..).find(|&other| Points::position(other) == Points::position(7)).unwrap();
+        let points = Points::new(None);
+        let other = (8..).find(|&other| points.position(other) == points.position(7)).unwrap();
         (0..LOSSES_TO_TRY).for_each(|_| points.note_loss(7, WRITES, || None));
         points.note_loss(other, WRITES, || None);
-        let point = &points.points[Points::position(7)];
+        let point = &points.points[points.position(7)];
         assert_eq!(point.number.load(Ordering::Relaxed), 7);
         assert_eq!(point.losses.load(Ordering::Relaxed), LOSSES_TO_TRY);
     }

@@ -52,7 +52,8 @@ fn nothing_is_lost_while_decisions_change_at_random() {
     for seed in 0..3 {
         let mut phases = PhaseOptions::new();
         phases.is_hasty = true;
-        let (database, counters, requests) = open(AdaptiveOptions::new().is_forced(true), phases);
+        let (database, counters, requests) =
+            open(AdaptiveOptions::new().forced_by_seed(Some(seed)), phases);
         let run = |thread: u64| {
             let mut random = fastrand::Rng::with_seed(seed << 8 | thread);
             let mut expected = (0, 0);
@@ -124,7 +125,7 @@ fn nothing_is_lost_while_decisions_change_at_random() {
 fn leaked_transaction_stops_no_others() {
     let mut phases = PhaseOptions::new();
     phases.is_hasty = true;
-    let (database, counters, _) = open(AdaptiveOptions::new().is_forced(true), phases);
+    let (database, counters, _) = open(AdaptiveOptions::new().forced_by_seed(Some(0)), phases);
     std::thread::scope(|scope| {
         let leak = || {
             let transaction = database.begin().expect("a worker is free");
@@ -152,7 +153,7 @@ fn leaked_transaction_stops_no_others() {
 /// ended, and all threads were stopped fifty times a second.
 #[test]
 fn phases_end_if_nothing_can_be_done() {
-    let options = AdaptiveOptions::new().is_forced(false).orders(false);
+    let options = AdaptiveOptions::new().forced_by_seed(None).orders(false);
     let (database, counters, _) = open(options, PhaseOptions::new());
     let is_over = Word::new(0);
     let conflict = || {
@@ -189,7 +190,7 @@ fn phases_end_if_nothing_can_be_done() {
 #[test]
 fn report_names_what_is_done() {
     let phases = PhaseOptions::new().length(Duration::from_secs(3600));
-    let (database, counters, _) = open(AdaptiveOptions::new().is_forced(false), phases);
+    let (database, counters, _) = open(AdaptiveOptions::new().forced_by_seed(None), phases);
     assert_eq!(database.contention().unwrap().points, []);
     database.label_split::<_, _, Add<_>>(&counters, &2, column_of!(Counter.count)).unwrap();
     let points = database.contention().unwrap().points;

@@ -169,7 +169,7 @@ pub fn open<P: Protocol>(disk: Option<Arc<SimulatedDisk>>) -> Result<Database<P>
         .clock(&ManualClock::new(NOW))
         .phases(PhaseOptions::new().length(Duration::from_millis(2)))
         .htcc(HtccOptions::new().dependencies(true))
-        .adaptive(AdaptiveOptions::new().is_forced(true))
+        .adaptive(AdaptiveOptions::new().forced_by_seed(Some(0)))
         .dbx_tc(
             DbxTcOptions::new()
                 .procedures([Post::<P>::shape(), Audit::<P>::shape()])

@@ -20,10 +20,20 @@ const COUNTS: usize = TAKEN + 1;
 
 /// The kinds of hot spots, which take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
+    /// A counter that transactions add to.
     Counter,
+    /// A row that transactions modify.
     Row,
+    /// The oldest row of a table.
     Oldest,
+}
+
+/// Returns the kind of the hot spot after it has changed `turn` times, and the row if it is one of
+/// [`Spot`](super::Spot).
+pub fn hot_spot(turn: u64) -> (Kind, SpotNumber) {
+    // The number of rows is no multiple of the number of kinds, so each row gets each kind.
+    (KINDS[(turn % KINDS.len() as u64) as usize], SpotNumber((turn % HOT_ROWS) as u16))
 }
 
 const KINDS: [Kind; 3] = [Kind::Counter, Kind::Row, Kind::Oldest];
@@ -142,9 +152,8 @@ impl Client {
         if !self.random.chance(hot_percent) {
             return Request::Plain { other };
         }
-        // The number of rows is no multiple of the number of kinds, so each row gets each kind.
-        let hot = SpotNumber((turn % HOT_ROWS) as u16);
-        match KINDS[(turn % KINDS.len() as u64) as usize] {
+        let (kind, hot) = hot_spot(turn);
+        match kind {
             Kind::Counter => Request::Add { hot, other },
             Kind::Row => Request::Modify { hot, other },
             Kind::Oldest => Request::Take { other },

@@ -26,7 +26,7 @@ use weft::{Builder, Database, Error, Failure, Record, Table, Transaction, column
 use weft_procedures::procedure;
 use weft_procedures::{Execute, Procedure, Shape};
 
-pub use client::{Client, Request, SpotNumber};
+pub use client::{Client, Kind, Request, SpotNumber, hot_spot};
 
 use crate::incr::Change;
 use crate::load::LoadInProgress;

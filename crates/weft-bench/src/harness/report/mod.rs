@@ -20,7 +20,7 @@
 //! | `by_rows` | whether commits went by rows alone (`--by-rows`) |
 //! | `phase_length_ms` | the length of phases; `null` without `--phase-length` |
 //! | `seconds`, `warmup_seconds` | length of a round, and of the warm-up before it |
-//! | `rounds` | array of objects: `seconds`, `committed`, `user_rollbacks`, `throughput_per_second`, `aborts`, `cores_elsewhere`: the number of cores that other processes kept busy, `null` if the system does not tell |
+//! | `rounds` | array of objects: `seconds`, `committed`, `user_rollbacks`, `throughput_per_second`, `aborts`, `cores_elsewhere`: the number of cores that other processes kept busy, `null` if the system does not tell, `latency_p99_us` of all types together, `null` without a sample |
 //! | `committed` | transactions that committed, in all rounds |
 //! | `user_rollbacks` | transactions that ran to the end and rolled back because the workload asks for it; not in `committed` |
 //! | `throughput_per_second` | `median`, `min`, `max` of the rounds' committed transactions per second |
@@ -33,6 +33,7 @@
 //! | `success_rates` | by type: `measured`, the share of `committed` in all that ran to their end, and `specified`, the share in the workload's specification; types that did not run are left out; `null` for a workload that specifies no rates |
 //! | `latency_us` | by type: `p50`, `p99`, `p999`, `max`, from the client's side, retries included; types without a sample are left out |
 //! | `latency_all_us` | the same for all types together; `null` without a sample |
+//! | `fairness` | by type: `greatest_by_mean`, the greatest latency divided by the mean one, and `threads`, an array of objects: `committed`, `share`, the part of the type's commits that the thread made, `mean_us`, `max_us` and `greatest_by_mean` of its latencies; what is unknown without a sample or a commit is `null` |
 //! | `transactions_per_sample` | the number of transactions for each one whose latency is measured |
 //! | `htm` | hardware regions: `started`, `committed`, `aborted_conflict`, `aborted_capacity`, `aborted_system_event`, `aborted_explicit`, `fallbacks` |
 //! | `memory` | `resident_before_load_bytes`, `resident_after_load_bytes`, `resident_after_run_bytes` of the whole process; of this database `chunk_bytes` (memory taken for rows) and `retired_pending` (old versions not yet reused) |
@@ -51,6 +52,7 @@
 //! The clients count `committed`; the engine counts `aborts`. Both are read within the same window, but not at the
 //! same instant.
 
+pub mod fairness;
 pub mod json;
 pub mod table;
 
@@ -73,6 +75,7 @@ use super::contender::{Contender, Variant};
 use super::round::{Plan, Round};
 use super::statistics::{Spread, fraction, median_ratio};
 use super::tally::Tally;
+use fairness::Fairness;
 use json::InOrder;
 
 /// The engine's counters between two points in time.
@@ -246,6 +249,9 @@ pub struct Report<'a> {
     /// The name of the protocol in the tables.
     #[serde(skip)]
     pub label: &'a str,
+    /// Whether the tables have what each thread got.
+    #[serde(skip)]
+    pub shows_threads: bool,
     pub workload: &'static str,
     pub protocol: &'a str,
     pub htm_backend: Option<String>,
@@ -275,6 +281,7 @@ pub struct Report<'a> {
     pub success_rates: Option<InOrder<&'static str, SuccessRate>>,
     pub latency_us: InOrder<&'static str, Latency>,
     pub latency_all_us: Option<Latency>,
+    pub fairness: InOrder<&'static str, Fairness>,
     pub transactions_per_sample: u64,
     pub htm: HtmReport,
     pub memory: MemoryReport,
@@ -301,6 +308,7 @@ pub struct RoundReport {
     pub throughput_per_second: f64,
     pub aborts: InOrder<&'static str, u64>,
     pub cores_elsewhere: Option<f64>,
+    pub latency_p99_us: Option<f64>,
 }
 
 /// Transactions of one type.
@@ -396,6 +404,7 @@ impl<'a> Report<'a> {
         let in_software = htm_backend.as_deref() == Some("software");
         Report {
             label,
+            shows_threads: false,
             workload: contender.workload(),
             protocol: &variant.protocol,
             twin: protocols::describe(contender.protocol()).twin.filter(|_| in_software),
@@ -428,6 +437,7 @@ impl<'a> Report<'a> {
             transactions,
             latency_us,
             latency_all_us,
+            fairness: Fairness::by_type(contender.transactions(), rounds),
             transactions_per_sample: contender.transactions_per_sample(),
             htm: HtmReport::new(&counters.htm),
             memory: MemoryReport::new(resident, &contender.metrics().memory),
@@ -526,6 +536,7 @@ impl RoundReport {
             throughput_per_second: round.throughput(),
             aborts: InOrder(round.counters.aborts.clone()),
             cores_elsewhere: round.cores_elsewhere,
+            latency_p99_us: round.latency_p99_ns.map(|p99| p99 as f64 / 1000.0),
         }
     }
 }

@@ -27,6 +27,9 @@ impl fmt::Display for Tables<'_> {
             writeln!(formatter, "\n{table}")?;
         }
         writeln!(formatter, "\n{}", transactions(reports))?;
+        if let Some(table) = threads(reports) {
+            writeln!(formatter, "\n{table}\n{THREADS_LEGEND}")?;
+        }
         if let Some(table) = success_rates(reports) {
             writeln!(formatter, "\n{table}")?;
         }
@@ -156,6 +159,43 @@ fn transactions(reports: &[Report<'_>]) -> Table {
         }
     }
     table
+}
+
+const THREADS_LEGEND: &str = "\
+share: of the type's commits; max/mean: the greatest latency divided by the mean one, of the sampled
+transactions; 1.0 if all have waited equally long";
+
+/// Returns what each thread got; `None` unless the tables are to have it.
+fn threads(reports: &[Report<'_>]) -> Option<Table> {
+    let mut table = numeric(
+        &["protocol", "transaction", "thread"],
+        &["committed", "share %", "mean µs", "max µs", "max/mean"],
+    );
+    let shown = |number: Option<f64>, text: &dyn Fn(f64) -> String| {
+        number.map_or_else(|| "-".to_owned(), text)
+    };
+    let ratio = |number: f64| format!("{number:.1}");
+    for report in reports.iter().filter(|report| report.shows_threads) {
+        for (name, fairness) in &report.fairness.0 {
+            for (number, thread) in fairness.threads.iter().enumerate() {
+                table.add_row([
+                    report.label.to_owned(),
+                    (*name).to_owned(),
+                    number.to_string(),
+                    grouped(thread.committed),
+                    shown(thread.share, &|share| format!("{:.1}", share * 100.0)),
+                    shown(thread.mean_us, &microseconds),
+                    shown(thread.max_us, &microseconds),
+                    shown(thread.greatest_by_mean, &ratio),
+                ]);
+            }
+            let mut all = vec![report.label.to_owned(), (*name).to_owned(), "all".to_owned()];
+            all.resize(7, String::new());
+            all.push(shown(fairness.greatest_by_mean, &ratio));
+            table.add_row(all);
+        }
+    }
+    (!table.is_empty()).then_some(table)
 }
 
 /// Returns the share of transactions that succeeded; `None` if the workload specifies no shares.
