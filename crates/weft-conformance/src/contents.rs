@@ -1,6 +1,6 @@
 //! The contents of a database before and after a run.
 
-use crate::step::{GENERATED, HASHED, State, Step, StepResult};
+use crate::step::{GENERATED, HASHED, LINES, State, Step, StepResult};
 use crate::subject::{Steps, Stop, Store};
 
 /// Puts rows into a database.
@@ -34,7 +34,8 @@ pub fn rows(store: &dyn Store) -> State {
 /// Reads all rows of the ordered tables, and the first rows of the hash table.
 fn read_rows(tx: &dyn Steps) -> Result<State, Stop> {
     let mut rows = tx.take(Step::Scan(0, HASHED))?.rows();
-    rows.extend(tx.take(Step::Scan(GENERATED, u64::MAX))?.rows());
+    rows.extend(tx.take(Step::Scan(GENERATED, LINES))?.rows());
+    rows.extend(tx.take(Step::Scan(LINES, u64::MAX))?.rows());
     for key in HASHED..HASHED + 10 {
         rows.extend(tx.take(Step::Read(key))?.rows());
     }

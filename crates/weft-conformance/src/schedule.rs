@@ -167,18 +167,13 @@ impl SessionHandle {
 const SEED: u64 = 0;
 
 /// Runs a schedule: which transaction takes which step next. A transaction that does not commit in the schedule
-/// is rolled back at its end. The second part of the result is the checker's verdict, if the history is recorded.
+/// is rolled back at its end. The second part of the result is the checker's verdict.
 fn run(
     subject: &Subject,
     initial: &[(u64, i64)],
     schedule: &[(usize, Step)],
-    is_recorded: bool,
-) -> Result<(Run, Option<Result<(), Finding>>), Finding> {
-    let store = match is_recorded {
-        true => subject.open_recorded(SEED),
-        false => subject.open(SEED),
-    };
-    let store: Arc<dyn Store> = Arc::from(store);
+) -> Result<(Run, Result<(), Finding>), Finding> {
+    let store: Arc<dyn Store> = Arc::from(subject.open_recorded(SEED));
     fill(&*store, initial);
     let transactions = 1 + schedule.iter().map(|(number, _)| *number).max().expect("some step");
     let mut lines: Vec<SessionHandle> =
@@ -214,7 +209,7 @@ fn run(
         let witness = format!("all transactions have ended, and a row stays locked: {schedule:?}");
         return Err(Finding::new("schedule", "a deadlock", witness));
     };
-    let verdict = is_recorded.then(|| judge("schedule", &store.take_history()));
+    let verdict = judge("schedule", &store.take_history());
     let logs = lines.into_iter().map(|line| line.log).collect();
     Ok((Run { logs, any_waited, left }, verdict))
 }
@@ -263,21 +258,11 @@ pub fn check(
     initial: &[(u64, i64)],
     schedule: &[(usize, Step)],
 ) -> Result<Run, Finding> {
-    judged(subject, initial, schedule, true)
-}
-
-/// As [`check`], without a record if `is_recorded` is false.
-fn judged(
-    subject: &Subject,
-    initial: &[(u64, i64)],
-    schedule: &[(usize, Step)],
-    is_recorded: bool,
-) -> Result<Run, Finding> {
-    let (run, verdict) = run(subject, initial, schedule, is_recorded)?;
+    let (run, verdict) = run(subject, initial, schedule)?;
     let is_explained = is_serializable(&state_of(initial), &run.logs, &run.left);
     match (is_explained, verdict) {
-        (true, None | Some(Ok(()))) => Ok(run),
-        (is_explained, Some(Err(mut finding))) => {
+        (true, Ok(())) => Ok(run),
+        (is_explained, Err(mut finding)) => {
             if is_explained {
                 finding.what.push("though a serial order explains it".to_owned());
             }
@@ -313,8 +298,6 @@ pub struct Script {
     pub initial: Vec<(u64, i64)>,
     /// Which transaction takes which step next.
     pub schedule: Vec<(usize, Step)>,
-    /// Whether the history is recorded. If it is, transactions commit by rows, and not by columns.
-    pub is_recorded: bool,
 }
 
 impl Script {
@@ -332,7 +315,7 @@ impl Script {
     /// As for [`check`].
     pub fn check(&self, subject: &Subject) -> Result<Run, Finding> {
         assert!(subject.has_snapshots || !self.opens_snapshots(), "{}", self.name);
-        let judged = judged(subject, &self.initial, &self.schedule, self.is_recorded);
+        let judged = check(subject, &self.initial, &self.schedule);
         let run = judged.map_err(|mut finding| {
             finding.check = self.name;
             finding

@@ -34,7 +34,7 @@ fn zeros() -> Vec<(u64, i64)> {
 
 fn anomaly(name: &'static str, schedule: &[(usize, Step)]) -> Script {
     let (expected, schedule) = (ExpectedOutcome::Anomaly, schedule.to_vec());
-    Script { name, expected, initial: zeros(), schedule, is_recorded: true }
+    Script { name, expected, initial: zeros(), schedule }
 }
 
 fn harmless(name: &'static str, schedule: &[(usize, Step)]) -> Script {
@@ -710,11 +710,6 @@ pub fn snapshots() -> Vec<Script> {
     scripts
 }
 
-/// Makes transactions commit by columns.
-fn by_columns(scripts: Vec<Script>) -> Vec<Script> {
-    scripts.into_iter().map(|script| Script { is_recorded: false, ..script }).collect()
-}
-
 /// Returns the anomalies between transactions that name columns: those of the same column, and those of different
 /// columns of the same row or of two rows.
 pub fn column_anomalies() -> Vec<Script> {
@@ -787,7 +782,7 @@ pub fn column_anomalies() -> Vec<Script> {
             ],
         ));
     }
-    by_columns(scripts)
+    scripts
 }
 
 /// Returns schedules that go through under protocols that commit by columns.
@@ -850,5 +845,5 @@ pub fn separate_columns() -> Vec<Script> {
             ],
         ));
     }
-    by_columns(scripts)
+    scripts
 }

@@ -8,6 +8,9 @@ pub const HASHED: u64 = 1000;
 /// The first key of the table whose keys are generated.
 pub const GENERATED: u64 = 3 * HASHED;
 
+/// The first key of an ordered table without secondary indexes, into which rows are inserted in runs.
+pub const LINES: u64 = 1 << 32;
+
 /// The least mark of a row of the hash table.
 pub const MARK_MIN: i64 = -4_194_304;
 
@@ -43,7 +46,7 @@ pub enum Step {
     Upsert(u64, i64),
     /// Deletes a row.
     Delete(u64),
-    /// Reads the rows of the ordered table with keys from the first up to but excluding the second.
+    /// Reads the rows of an ordered table with keys from the first up to but excluding the second.
     Scan(u64, u64),
     /// The same, from the greatest key to the least. (What it shows is reversed.)
     ScanBack(u64, u64),
@@ -51,7 +54,9 @@ pub enum Step {
     ScanGroup(u8),
     /// Counts the rows of the ordered table.
     Len,
-    /// Deletes the rows of the ordered table with keys from the first up to but excluding the second.
+    /// Counts the rows of the ordered table with keys from the first up to but excluding the second, by a scan.
+    CountRows(u64, u64),
+    /// Deletes the rows of an ordered table with keys from the first up to but excluding the second.
     DeleteRange(u64, u64),
     /// Reads the first row of the ordered table with at least this key.
     First(u64),
@@ -59,9 +64,12 @@ pub enum Step {
     Last(u64),
     /// Reads the rows of the ordered table whose badges start as that of this key.
     BadgesFrom(u64),
-    /// Sets the values of the rows of the ordered table with these keys, each to one more than that of the key before.
+    /// Sets the values of the rows of an ordered table with these keys, each to one more than that of the key before.
     /// Counts the rows.
     WriteMany([u64; 3], i64),
+    /// Inserts rows of one table with these keys, in their order. Each has a value that is one more than that of the row
+    /// before. If there is a row with one of the keys, the keys before it have their rows, and the others have none.
+    InsertMany([u64; 4], i64),
     /// Inserts a row with this value and a generated key, which it shows.
     Generate(i64),
     /// Reads two rows of the ordered table after this key.
@@ -102,6 +110,8 @@ pub enum Change {
     Delete,
     /// [`Step::Add`].
     Add,
+    /// [`Step::InsertMany`], with the key and the three that follow it.
+    InsertMany,
 }
 
 impl Change {
@@ -113,6 +123,7 @@ impl Change {
             Change::Upsert => Step::Upsert(key, value),
             Change::Delete => Step::Delete(key),
             Change::Add => Step::Add(key, value),
+            Change::InsertMany => Step::InsertMany([key, key + 1, key + 2, key + 3], value),
         }
     }
 }
@@ -213,6 +224,11 @@ pub fn state_of(rows: &[(u64, i64)]) -> State {
     rows.iter().map(|&(key, value)| (key, Row::new(key, value))).collect()
 }
 
+/// Returns whether a procedure can take the step.
+pub fn is_for_procedures(step: Step) -> bool {
+    !matches!(step, Step::InSavepoint { .. } | Step::InsertMany(..))
+}
+
 /// Makes a step's change in a serial execution, and returns whether the step shows what it has shown.
 pub fn is_explained(state: &mut State, step: Step, shown: &StepResult) -> bool {
     match (step, shown) {
@@ -280,9 +296,13 @@ pub fn replay(state: &mut State, step: Step) -> StepResult {
             StepResult::Rows(ordered.filter(|row| row.group == group).collect())
         }
         Step::Len => StepResult::Value(Some(state.range(..HASHED).count() as i64)),
+        Step::CountRows(from, to) => {
+            StepResult::Value(Some(state.range(from..to.min(HASHED)).count() as i64))
+        }
         Step::DeleteRange(from, to) => {
             let before = state.len();
-            state.retain(|&key, _| key < from || key >= to.min(HASHED));
+            let to = if from >= LINES { to } else { to.min(HASHED) };
+            state.retain(|&key, _| key < from || key >= to);
             StepResult::Value(Some((before - state.len()) as i64))
         }
         Step::First(from) => {
@@ -304,6 +324,13 @@ pub fn replay(state: &mut State, step: Step) -> StepResult {
                 .zip(value..)
                 .filter(|&(key, value)| state.get_mut(&key).map(|row| row.value = value).is_some());
             StepResult::Value(Some(set.count() as i64))
+        }
+        Step::InsertMany(keys, value) => {
+            let mut rows = keys.into_iter().zip(value..);
+            let insert = |(key, value)| {
+                replay(state, Step::Insert(key, value)) == StepResult::Happened(true)
+            };
+            StepResult::Happened(rows.all(insert))
         }
         Step::Generate(_) => unreachable!("the key does not follow from the rows"),
         Step::Page(after) => {

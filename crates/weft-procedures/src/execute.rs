@@ -174,7 +174,7 @@ fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
         let strategy = Strategy { pieces: Some(pieces), ..Strategy::default() };
         let strategy = labelled::<P, F>(strategy);
         let ended = database.run_keeping(INSIDE, options, strategy, |tx, columns, returned| {
-            let driver = OnePiece::new(tx, tx.columns(columns));
+            let driver = OnePiece::new(tx, columns);
             let result = match columns {
                 Some(_) => procedure.execute(&driver).map(F::into_owned),
                 None => procedure.run(tx).map(F::into_owned),

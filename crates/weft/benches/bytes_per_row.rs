@@ -68,7 +68,7 @@ fn measure<T: Measured>(rows: u64) -> Result<(), Box<dyn std::error::Error>> {
     };
     let loaded = taken()?;
     // In an order that is not the one of the load.
-    let step = rows * 5 / 8 | 1;
+    let step = (rows * 5 / 8) | 1;
     for number in 0..rows * UPDATES {
         let key = (number * step) % rows;
         database.transact(|tx| tx.update(&table, &key, T::change).map(drop))?;

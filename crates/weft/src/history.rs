@@ -72,6 +72,8 @@
 //!   as exact as those on primary keys.
 //! - A snapshot is a transaction of a session of its own. Its completion is the moment at which it
 //!   has been opened. It is recorded when it is closed.
+//! - A commit may rely on a later version of a row than the transaction has read, because the columns that it uses are
+//!   the same there, or because operations were applied again. Then the recorded read has that later version.
 //! - [`Transaction::prefetch`] only announces keys. It is not a read, and is not recorded.
 //! - Each attempt of [`Database::transact`] is a transaction of its own.
 //! - The time of invocation is taken before a transaction begins, and the time of completion when

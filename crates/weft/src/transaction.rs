@@ -244,7 +244,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     #[cfg(feature = "canary")]
     fn has_flaw(&self, flaw: OperationFlaw) -> bool {
-        self.database.shared.operation_flaw == Some(flaw)
+        self.worker.memory.has_flaw(flaw)
     }
 
     // ---- for drivers of procedures, in other crates -----------------------------------------

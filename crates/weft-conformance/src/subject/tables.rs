@@ -9,7 +9,7 @@ use super::{
     Hashed, StepLog, StepReader, StepTaker, Stop, WholeTransaction, all, happened_if_allowed,
     happened_if_enough, happened_if_there, happened_unless_there, hashed_row, one, reversed,
 };
-use crate::step::{Column, GENERATED, HASHED, Row, Step, StepResult};
+use crate::step::{Column, GENERATED, HASHED, LINES, Row, Step, StepResult};
 
 /// A row of the ordered table, which has a secondary index of each kind.
 #[derive(Clone, Debug, Record)]
@@ -47,16 +47,25 @@ struct Numbered {
     value: i64,
 }
 
+/// A row of the table for runs, which has no secondary indexes: with one, rows are inserted one by one.
+#[derive(Clone, Copy, Debug, Record)]
+struct Line {
+    #[record(key)]
+    key: u64,
+    value: i64,
+}
+
 pub(super) struct Tables {
     ordered: Table<Ordered>,
     hashed: Table<Hashed>,
     numbered: Table<Numbered>,
+    lines: Table<Line>,
 }
 
 impl Tables {
     /// Adds the tables to a database that is to be opened.
     pub(super) fn add_to<P: Protocol>(builder: Builder<P>) -> Builder<P> {
-        builder.table::<Ordered>().table::<Hashed>().table::<Numbered>()
+        builder.table::<Ordered>().table::<Hashed>().table::<Numbered>().table::<Line>()
     }
 
     /// Returns the tables of a database.
@@ -65,6 +74,7 @@ impl Tables {
             ordered: database.table().expect("it was added"),
             hashed: database.table().expect("it was added"),
             numbered: database.table().expect("it was added"),
+            lines: database.table().expect("it was added"),
         }
     }
 }
@@ -84,6 +94,7 @@ fn take_steps<P: Protocol>(
     for &step in steps {
         let step = step.shifted(shift, keys);
         let shown = match step {
+            Step::Read(key) if key >= LINES => one(tx.get(&tables.lines, &key)?.map(line_row)),
             Step::Read(key) if key >= GENERATED => {
                 one(tx.get(&tables.numbered, &(key - GENERATED))?.map(numbered_row))
             }
@@ -91,6 +102,10 @@ fn take_steps<P: Protocol>(
             Step::Read(key) => one(tx.get(&tables.ordered, &key)?.map(row)),
             Step::ReadByBadge(key) => {
                 one(tx.get_by(&tables.ordered, Ordered::BADGE, &badge(key))?.map(row))
+            }
+            Step::Write(key, value) if key >= LINES => {
+                let changed = tx.update(&tables.lines, &key, |row| row.value = value)?;
+                StepResult::Happened(changed.is_some())
             }
             Step::Write(key, value) if key >= HASHED => {
                 let changed = tx.update(&tables.hashed, &key, |row| row.value = value)?;
@@ -158,6 +173,9 @@ fn take_steps<P: Protocol>(
                 true => tx.upsert(&tables.hashed, Hashed::new(key, value))?,
                 false => tx.upsert(&tables.ordered, Ordered::new(key, value))?,
             }),
+            Step::Delete(key) if key >= LINES => {
+                StepResult::Happened(tx.delete(&tables.lines, &key)?)
+            }
             Step::Delete(key) if key >= GENERATED => {
                 StepResult::Happened(tx.delete(&tables.numbered, &(key - GENERATED))?)
             }
@@ -165,6 +183,9 @@ fn take_steps<P: Protocol>(
                 true => tx.delete(&tables.hashed, &key)?,
                 false => tx.delete(&tables.ordered, &key)?,
             }),
+            Step::Scan(from, to) if from >= LINES => {
+                all(tx.range(&tables.lines, from..to), line_row)?
+            }
             Step::Scan(from, _) if from >= GENERATED => {
                 all(tx.range(&tables.numbered, from - GENERATED..), numbered_row)?
             }
@@ -176,6 +197,12 @@ fn take_steps<P: Protocol>(
                 all(tx.prefix_by(&tables.ordered, Ordered::GROUP, &group), row)?
             }
             Step::Len => StepResult::Value(Some(tx.len(&tables.ordered)? as i64)),
+            Step::CountRows(from, to) => {
+                StepResult::Value(Some(tx.range(&tables.ordered, from..to).count_rows()? as i64))
+            }
+            Step::DeleteRange(from, to) if from >= LINES => {
+                StepResult::Value(Some(tx.delete_range(&tables.lines, from..to)? as i64))
+            }
             Step::DeleteRange(from, to) => {
                 StepResult::Value(Some(tx.delete_range(&tables.ordered, from..to)? as i64))
             }
@@ -184,6 +211,12 @@ fn take_steps<P: Protocol>(
             Step::BadgesFrom(key) => {
                 let rows = tx.starts_with_by(&tables.ordered, Ordered::BADGE, &*badge(key));
                 sorted(all(rows, row)?)
+            }
+            Step::WriteMany(keys, value) if keys[0] >= LINES => {
+                let updated = tx.update_many(&tables.lines, keys, |position, row| {
+                    row.value = value + position as i64;
+                })?;
+                StepResult::Value(Some(updated as i64))
             }
             Step::WriteMany(keys, value) => {
                 let updated = tx.update_many(&tables.ordered, keys, |position, row| {
@@ -203,7 +236,7 @@ fn take_steps<P: Protocol>(
                 let scan = tx.range_by(&tables.ordered, Ordered::GROUP, ..);
                 all(scan.after_by(Ordered::GROUP, &group, &key).take(2), row)?
             }
-            Step::InSavepoint { .. } | Step::Snapshot | Step::Commit => {
+            Step::InsertMany(..) | Step::InSavepoint { .. } | Step::Snapshot | Step::Commit => {
                 unreachable!("{step:?} is not for procedures")
             }
         };
@@ -228,6 +261,23 @@ fn weight(shown: &StepResult) -> u64 {
 impl<P: Protocol> StepTaker<P> for Tables {
     fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<StepResult, Error> {
         Ok(match step {
+            Step::InsertMany(keys, value) => {
+                let rows = keys.into_iter().zip(value..);
+                happened_unless_there(match keys[0] {
+                    LINES.. => {
+                        let line = |(key, value)| Line { key, value };
+                        tx.insert_many(&self.lines, rows.map(line))
+                    }
+                    HASHED.. => {
+                        let hashed = |(key, value)| Hashed::new(key, value);
+                        tx.insert_many(&self.hashed, rows.map(hashed))
+                    }
+                    _ => {
+                        let ordered = |(key, value)| Ordered::new(key, value);
+                        tx.insert_many(&self.ordered, rows.map(ordered))
+                    }
+                })?
+            }
             Step::InSavepoint { change, key, value, is_kept } => {
                 let mut shown = None;
                 let ran: Result<(), InSavepoint> = tx.savepoint(|tx| {
@@ -278,6 +328,10 @@ impl From<Error> for InSavepoint {
 impl StepReader for Tables {
     fn look(&self, snapshot: &Snapshot, step: Step) -> Result<StepResult, Error> {
         Ok(match step {
+            Step::Read(key) if key >= LINES => one(snapshot.get(&self.lines, &key)?.map(line_row)),
+            Step::Scan(from, to) if from >= LINES => {
+                all(snapshot.range(&self.lines, from..to), line_row)?
+            }
             Step::Read(key) if key >= GENERATED => {
                 one(snapshot.get(&self.numbered, &(key - GENERATED))?.map(numbered_row))
             }
@@ -321,6 +375,10 @@ fn row(row: &Ordered) -> Row {
 
 fn numbered_row(row: &Numbered) -> Row {
     Row::new(GENERATED + row.key, row.value)
+}
+
+fn line_row(row: &Line) -> Row {
+    Row::new(row.key, row.value)
 }
 
 /// Sorts rows by their keys.

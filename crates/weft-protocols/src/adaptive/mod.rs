@@ -71,6 +71,7 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use weft::column::{ColumnSet, UsedColumns};
 use weft::commit::access_set::{AccessSet, ReplacedVersion, TidOnly};
+use weft::commit::by_columns::CarriedAccess;
 use weft::commit::dbx::commit_in_region_or_with_locks;
 use weft::commit::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, hold_row, settle_deleted,
@@ -588,8 +589,13 @@ impl Executor for OrderingExecutor {
         }
     }
 
-    fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
-        self.base.carry_over(abort, memory).inspect_err(|abort| self.failed = Some(*abort))
+    fn carry_over(
+        &mut self,
+        abort: Abort,
+        memory: &WorkerMemory,
+        report: &mut dyn FnMut(CarriedAccess),
+    ) -> Result<(), Abort> {
+        self.base.carry_over(abort, memory, report).inspect_err(|abort| self.failed = Some(*abort))
     }
 
     fn mark(&mut self) -> WriteMark {

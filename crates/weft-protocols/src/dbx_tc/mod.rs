@@ -74,6 +74,7 @@ use std::sync::Arc;
 use weft::Failure;
 use weft::column::{ColumnSet, UsedColumns};
 use weft::commit::access_set::{AccessSet, ReplacedVersion, SupersededRow, TidOnly, drop_private};
+use weft::commit::by_columns::CarriedAccess;
 use weft::commit::dbx::commit_in_region_or_with_locks;
 use weft::commit::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, discard_placeholder, hold_row, settle_deleted,
@@ -679,11 +680,16 @@ impl Executor for PieceExecutor {
         Ok(())
     }
 
-    fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
+    fn carry_over(
+        &mut self,
+        abort: Abort,
+        memory: &WorkerMemory,
+        report: &mut dyn FnMut(CarriedAccess),
+    ) -> Result<(), Abort> {
         if self.step.is_some() {
             self.procedures.note_conflict();
         }
-        self.optimistic.carry_over(abort, memory)
+        self.optimistic.carry_over(abort, memory, report)
     }
 
     fn mark(&mut self) -> WriteMark {

@@ -82,8 +82,8 @@ pub struct DbxTcOptions {
     /// Whether procedures run in pieces at all. If not, each runs as one piece.
     pub in_pieces: bool,
     /// Whether pieces commit by columns: a piece is not retried because of a change of columns that it does not
-    /// use, or only adds to. A database that records its history goes by rows all the same, because histories
-    /// are judged by rows.
+    /// use, or only adds to. In a database that records its history, procedures in several pieces go by rows all
+    /// the same, because histories are judged by rows.
     pub by_columns: bool,
     /// Whether each piece that the analysis finds is a commit of its own. If not, pieces without a conflict
     /// that matters join their neighbours: pieces that read what no procedure changes, and pieces that change,

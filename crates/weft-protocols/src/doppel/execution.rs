@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use weft::ConflictReason;
 use weft::column::{ColumnSet, UsedColumns};
+use weft::commit::by_columns::CarriedAccess;
 use weft::commit::optimistic::abort_at;
 use weft::commit::{
     Abort, Executor, Never, Observation, Refusal, SplitsRecords, Target, Visible, WriteMark,
@@ -483,10 +484,15 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
         }
     }
 
-    fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
+    fn carry_over(
+        &mut self,
+        abort: Abort,
+        memory: &WorkerMemory,
+        report: &mut dyn FnMut(CarriedAccess),
+    ) -> Result<(), Abort> {
         match self.doomed {
             Some(_) => Err(abort),
-            None => self.joined.carry_over(abort, memory),
+            None => self.joined.carry_over(abort, memory, report),
         }
     }
 

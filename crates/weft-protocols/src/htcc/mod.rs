@@ -69,6 +69,7 @@ use std::sync::Arc;
 
 use weft::column::{ColumnSet, UsedColumns};
 use weft::commit::access_set::{AccessSet, ReplacedVersion, TidHeader, WriteEntry};
+use weft::commit::by_columns::CarriedAccess;
 use weft::commit::dbx::commit_hot_and_cold;
 use weft::commit::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, abort_at, hold_row, settle_deleted, stored,
@@ -639,8 +640,13 @@ impl Executor for HybridExecutor {
         Ok(())
     }
 
-    fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
-        self.cold.carry_over(abort, memory)
+    fn carry_over(
+        &mut self,
+        abort: Abort,
+        memory: &WorkerMemory,
+        report: &mut dyn FnMut(CarriedAccess),
+    ) -> Result<(), Abort> {
+        self.cold.carry_over(abort, memory, report)
     }
 
     fn mark(&mut self) -> WriteMark {

@@ -5,7 +5,7 @@ use std::ops::Bound::{self, Excluded, Included, Unbounded};
 
 use weft::history::{History, HistoryKey, Operation, Status, Transaction};
 use weft::protocol::Protocol;
-use weft::{Database, Error, Failure, Record, Table};
+use weft::{Database, Error, Failure, Record, Table, column_of};
 use weft_tests::{Seed, for_each_executor, on_threads, stress, threads};
 
 #[derive(Clone, Copy, Debug, PartialEq, Record)]
@@ -233,6 +233,56 @@ fn conflict_is_recorded_as_an_aborted_transaction() {
     );
     let sessions: Vec<u32> = history.transactions.iter().map(|ended| ended.session).collect();
     assert_eq!(sessions, [0, 0, 1]);
+}
+
+/// A commit by columns relies on the present versions of rows. So the history has these, and not those that were read.
+#[test]
+fn accesses_by_columns_have_the_versions_that_were_validated() {
+    #[derive(Clone, Record)]
+    #[record(table = "items")]
+    struct Pair {
+        #[record(key)]
+        id: u32,
+        one: u64,
+        other: u64,
+    }
+    for_each_executor!(
+        [Dbx, DbxSpin, Silo, Occ, Htcc, Doppel, DbxTc, Adaptive] | P | {
+            let builder = Database::builder().protocol::<P>().table::<Pair>();
+            let database = builder.record_history(true).open().expect("opens");
+            let pairs = database.table::<Pair>().expect("registered");
+            let filled: Result<(), Error> = database.transact(|tx| {
+                [1, 2]
+                    .into_iter()
+                    .try_for_each(|id| tx.insert(&pairs, Pair { id, one: 0, other: 0 }))
+            });
+            filled.unwrap();
+            let moved = database.begin().unwrap();
+            assert_eq!(moved.get_columns(&pairs, &1, column_of!(Pair.one)).unwrap(), Some(&0));
+            assert_eq!(moved.range(&pairs, ..).count_rows().unwrap(), 2);
+            moved.update_columns(&pairs, &2, column_of!(Pair.one), |one| *one += 1).unwrap();
+            let changed = on_threads(1, |_| {
+                database.transact(|tx| {
+                    [1, 2]
+                        .into_iter()
+                        .try_for_each(|id| tx.update(&pairs, &id, |pair| pair.other += 1).map(drop))
+                })
+            });
+            changed.into_iter().for_each(|result: Result<(), Error>| result.unwrap());
+            moved.commit().unwrap();
+            let history = database.take_history();
+            let counted = scan(Unbounded, Unbounded, &[(1, 3), (2, 4)]);
+            assert_eq!(
+                outline(&history)[1..],
+                [
+                    (Status::Committed, &[read(1, 3), counted, read(2, 4), write(2, 5)][..]),
+                    (Status::Committed, &[read(1, 1), write(1, 3), read(2, 2), write(2, 4)]),
+                ],
+                "{}",
+                P::NAME
+            );
+        }
+    );
 }
 
 #[test]

@@ -25,6 +25,9 @@
 //! access has written is what it would have written on top of them. So the transaction has the same effect as if it
 //! had run at its serialization point. It does not matter whether a column had other values in the meantime. The
 //! rows that the transaction still refers to may be older in their other columns, which it does not use.
+//!
+//! A [history](crate::history) has the versions that were validated: each access that is moved to another version is
+//! reported as a [`CarriedAccess`], and the recorder corrects what it has recorded.
 
 use std::ptr::NonNull;
 
@@ -35,8 +38,22 @@ use super::{Abort, Visible};
 use crate::error::ConflictReason;
 use crate::row::column::{ColumnSet, UsedColumns};
 use crate::store::record::RecordPointer;
-use crate::store::table::Rebase;
+use crate::store::table::{Rebase, TableRef};
+#[cfg(feature = "canary")]
+use crate::store::worker::OperationFlaw;
 use crate::store::worker::WorkerMemory;
+
+/// An access that counts as an access to another version than before.
+#[derive(Clone, Copy)]
+pub struct CarriedAccess {
+    pub table: TableRef,
+    /// The row that it saw.
+    pub before: NonNull<u8>,
+    /// The row of the version that it counts for now.
+    pub onto: NonNull<u8>,
+    /// If it is a write: the row that it was to install, and the row that was made again in its place.
+    pub written: Option<(NonNull<u8>, NonNull<u8>)>,
+}
 
 /// What the accesses of a transaction use of rows, as far as that was noted.
 pub struct ColumnNotes<H> {
@@ -125,7 +142,12 @@ impl<H> ColumnNotes<H> {
 impl<H: TidHeader> AccessSet<H> {
     /// See [`super::Executor::carry_over`].
     #[cold]
-    pub fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
+    pub fn carry_over(
+        &mut self,
+        abort: Abort,
+        memory: &WorkerMemory,
+        report: &mut dyn FnMut(CarriedAccess),
+    ) -> Result<(), Abort> {
         let has_notes = !self.notes.reads.is_empty() || !self.notes.writes.is_empty();
         if !has_notes && self.nodes.is_empty() {
             return Err(abort);
@@ -149,9 +171,14 @@ impl<H: TidHeader> AccessSet<H> {
             };
             // SAFETY: both are published rows of the table, and the worker has been pinned since before they were
             // read.
-            if !unsafe { entry.table.core().same_columns(note.row, row, note.matters) } {
+            let is_same = unsafe { entry.table.core().same_columns(note.row, row, note.matters) };
+            #[cfg(feature = "canary")]
+            let is_same = is_same || memory.has_flaw(OperationFlaw::ChangedColumnsPassed);
+            if !is_same {
                 return Err(read_conflict(entry));
             }
+            let (table, before) = (entry.table, note.row);
+            report(CarriedAccess { table, before, onto: row, written: None });
             entry.observed = present;
             note.row = row;
         }
@@ -169,29 +196,41 @@ impl<H: TidHeader> AccessSet<H> {
             }
             let rebased = match (notes.of_write(entry), visible(present, newest)) {
                 (Some(columns), Visible::Row(onto)) => {
-                    rebase(entry, onto, columns, memory).map(|(row, rebased)| (row, rebased, onto))
+                    rebase(entry, onto, columns, memory).map(|rebased| (rebased, onto))
                 }
                 _ => None,
             };
-            let Some((row, rebased, onto)) = rebased else {
+            let Some((Rebased { row, before, rebased }, onto)) = rebased else {
                 return Err(write_conflict(entry, present));
             };
             superseded.push(SupersededRow { record: entry.record, row, table: entry.table });
             notes.replace_row(row, rebased);
             entry.move_onto(present, onto, rebased);
+            // The set has the new row already, in case that the user's code panics here.
+            let written = Some((row, rebased));
+            report(CarriedAccess { table: entry.table, before, onto, written });
         }
         Ok(())
     }
 }
 
-/// Returns the row that a write was to install, and the row to install on top of version `onto` instead. Returns
-/// `None` if the write cannot be moved there.
+/// A write that was moved to another version.
+struct Rebased {
+    /// The row that it was to install.
+    row: NonNull<u8>,
+    /// The row that it was to replace.
+    before: NonNull<u8>,
+    /// The row that it is to install now.
+    rebased: NonNull<u8>,
+}
+
+/// Makes the row of a write again, on top of version `onto`. Returns `None` if the write cannot be moved there.
 fn rebase<H>(
     entry: &WriteEntry<H>,
     onto: NonNull<u8>,
     columns: UsedColumns,
     memory: &WorkerMemory,
-) -> Option<(NonNull<u8>, NonNull<u8>)> {
+) -> Option<Rebased> {
     let (row, table) = (entry.row?, entry.table);
     let before = entry.replaced_row()?;
     let core = table.core();
@@ -201,9 +240,14 @@ fn rebase<H>(
     if !unsafe { core.may_be_moved(change, columns.matters) } {
         return None;
     }
+    #[cfg(feature = "canary")]
+    let change = match memory.has_flaw(OperationFlaw::OldColumnsKept) {
+        true => Rebase { onto: before, ..change },
+        false => change,
+    };
     // SAFETY: as above, and the place is new.
     let made = unsafe { MadeRow::new(table, memory, |place| core.rebase(change, place)) }?;
     // SAFETY: the row was just made.
     let may_be_written = unsafe { core.may_be_written(made.row()) };
-    may_be_written.then(|| (row, made.into_raw()))
+    may_be_written.then(|| Rebased { row, before, rebased: made.into_raw() })
 }

@@ -15,7 +15,7 @@
 
 pub mod access_set;
 pub mod applied;
-mod by_columns;
+pub mod by_columns;
 mod capabilities;
 pub mod dbx;
 mod deferred_change;
@@ -44,6 +44,7 @@ pub use two_phase_locking::{TwoPhaseLocking, TwoPhaseLockingNoWait};
 pub use unstable::Unstable;
 pub use worker::{Claim, Worker, Workers, backoff};
 
+use by_columns::CarriedAccess;
 use weft_htm::Region;
 
 use crate::error::{Conflict, ConflictReason, Failure};
@@ -692,9 +693,15 @@ pub trait Executor {
 
     /// Moves what the transaction has read and written by columns to the present versions, and ranges to the present
     /// leaves, after [`Executor::commit`] has failed with `abort`. Then the commit can be tried again. Fails if something has
-    /// changed that matters to the transaction. Runs the user's code, which compares and copies rows.
-    fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
-        let _ = memory;
+    /// changed that matters to the transaction. Runs the user's code, which compares and copies rows. Calls `report` for
+    /// each access that it moves, also if it fails later.
+    fn carry_over(
+        &mut self,
+        abort: Abort,
+        memory: &WorkerMemory,
+        report: &mut dyn FnMut(CarriedAccess),
+    ) -> Result<(), Abort> {
+        let _ = (memory, report);
         Err(abort)
     }
 

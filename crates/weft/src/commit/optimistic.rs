@@ -34,6 +34,7 @@ use super::access_set::{
     AccessSet, NodeEntry, ReadEntry, ReplacedVersion, TidHeader, WriteEntry, successor,
 };
 use super::applied::{StaleWrite, StaleWrites};
+use super::by_columns::CarriedAccess;
 use super::{
     Abort, DeletedOutcome, Executor, HoldOutcome, Never, Observation, Protocol,
     ReappliesOperations, Refusal, Visible, WriteMark,
@@ -47,6 +48,8 @@ use crate::row::operation::RepeatableOperation;
 use crate::store::record::tid::{Tid, fence_after_locking, fence_before_validation};
 use crate::store::record::{Newest, RecordPointer, StoredRecord};
 use crate::store::table::TableRef;
+#[cfg(feature = "canary")]
+use crate::store::worker::OperationFlaw;
 use crate::store::worker::{LoggedWrite, WorkerMemory};
 
 /// An optimistic protocol: how it validates and writes.
@@ -352,8 +355,16 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         Ok(())
     }
 
-    fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
-        if P::MAY_COMMIT_ONTO_PRESENT { self.set.carry_over(abort, memory) } else { Err(abort) }
+    fn carry_over(
+        &mut self,
+        abort: Abort,
+        memory: &WorkerMemory,
+        report: &mut dyn FnMut(CarriedAccess),
+    ) -> Result<(), Abort> {
+        match P::MAY_COMMIT_ONTO_PRESENT {
+            true => self.set.carry_over(abort, memory, report),
+            false => Err(abort),
+        }
     }
 
     fn mark(&mut self) -> WriteMark {
@@ -412,6 +423,10 @@ impl<P: CommitPhases> OptimisticExecutor<P> {
         memory: &WorkerMemory,
     ) -> Visible {
         if let Some(own) = self.set.own_write(record) {
+            #[cfg(feature = "canary")]
+            if memory.has_flaw(OperationFlaw::OwnReadsForgotten) {
+                return own;
+            }
             self.set.note_own_read(record, columns);
             self.set.notes.note_own_read(record, columns.unwrap_or(ColumnSet::ALL));
             return own;

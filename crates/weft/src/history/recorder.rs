@@ -404,15 +404,22 @@ impl Recorder {
         self.operations.push(RawOperation::Read { table: table as u32, key, seen });
     }
 
-    /// Records that a row was read at a later version than was recorded: the transaction has applied operations to
-    /// that version, and has not used the earlier one. (If it has, it does not commit.)
-    pub(crate) fn read_later(&mut self, table: usize, before: Stamp, now: Stamp) {
+    /// Records that a row was read at a later version than was recorded. What the transaction uses of it is the same in
+    /// both, or it has applied operations to the later one. (If it has used more, it does not commit.)
+    pub(crate) fn read_later(&mut self, table: usize, key: &HistoryKey, before: Stamp, now: Stamp) {
         for operation in &mut self.operations {
-            if let RawOperation::Read { table: of, seen: Some(seen), .. } = operation
-                && *of as usize == table
-                && *seen == before
-            {
-                *seen = now;
+            match operation {
+                RawOperation::Read { table: of, key: read, seen: Some(seen) }
+                    if *of as usize == table && *seen == before && read == key =>
+                {
+                    *seen = now;
+                }
+                RawOperation::Scan(scan) if scan.table as usize == table => {
+                    let rows = scan.rows.iter_mut();
+                    let moved = rows.filter(|(read, seen)| *seen == before && read == key);
+                    moved.for_each(|(_, seen)| *seen = now);
+                }
+                _ => {}
             }
         }
     }

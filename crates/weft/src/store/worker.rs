@@ -18,6 +18,8 @@ mod claim;
 mod collect;
 mod commit;
 mod discarded;
+#[cfg(feature = "canary")]
+mod flaw;
 mod idle;
 mod inline;
 mod room;
@@ -45,6 +47,8 @@ pub use commit::{
 };
 use discarded::DiscardedList;
 pub use discarded::{DiscardedValue, contain};
+#[cfg(feature = "canary")]
+pub use flaw::OperationFlaw;
 pub use idle::IdleWorkers;
 use inline::LeftPlace;
 pub use room::Growth;
@@ -209,20 +213,6 @@ impl Counters {
     pub fn add(counter: &Word, count: u64) {
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
-}
-
-/// What operations can do wrong, on purpose: to test the tests.
-#[cfg(feature = "canary")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OperationFlaw {
-    /// `update_many` skips a key whose record was not found when the rows were fetched, and does not look it up.
-    AbsentKeysSkipped,
-    /// `delete_range` keeps the last row of the range.
-    LastRowKept,
-    /// A worker takes a block of numbers for generated keys, and leaves it to others as well.
-    NumbersNotTaken,
-    /// A page begins where the scan does, and not after the position.
-    PositionForgotten,
 }
 
 impl SharedState {

@@ -1,7 +1,7 @@
 //! Operations that name the columns that they use, and commits by columns.
 
 use super::Transaction;
-use crate::commit::{Abort, Executor, Protocol, Unstable};
+use crate::commit::{Abort, ChopsProcedures, Executor, Protocol, Unstable};
 use crate::error::Error;
 use crate::row::column::{ColumnSet, UsedColumns};
 use crate::row::encoding::KeyLookup;
@@ -59,7 +59,7 @@ impl<P: Protocol> Transaction<'_, P> {
         let table = self.enter_operation(table)?;
         let used = with_expiry::<T>(columns.set());
         let row = self.get_located(table, &key, self.locate(table, &key), |record| {
-            if self.is_recorded() {
+            if self.goes_by_rows() {
                 return self.read(table.reference(), record);
             }
             self.read_columns(table.reference(), record, used)
@@ -110,15 +110,23 @@ impl<P: Protocol> Transaction<'_, P> {
         let table = self.enter_writing(table)?;
         let located = self.locate(table, &key);
         let used = UsedColumns::matter(with_expiry::<T>(columns.set()));
-        let used = (!self.is_recorded()).then_some(used);
+        let used = (!self.goes_by_rows()).then_some(used);
         self.update_located(table, &key, located, used, |row| change(columns.get_mut(row)))
     }
 
-    /// Returns the columns that the steps of a procedure use, by which it is committed, if it has any. A recorded
-    /// transaction is committed by rows, since a checker of histories knows only rows.
+    /// Returns the columns that the steps of a procedure use, by which it is committed, if it has any.
     #[doc(hidden)]
     pub fn columns<'p>(&self, steps: Option<&'p [UsedColumns]>) -> Option<&'p [UsedColumns]> {
-        steps.filter(|_| !self.is_recorded())
+        steps.filter(|_| !self.goes_by_rows())
+    }
+
+    /// Returns whether the transaction commits by rows although it names columns: it is recorded, and is committed in
+    /// several pieces. A checker takes these for one transaction, which reads one version of each row, and what an earlier
+    /// piece has read cannot be moved to a later version any more.
+    #[inline(always)]
+    pub(super) fn goes_by_rows(&self) -> bool {
+        self.is_recorded()
+            && self.worker.executor().chopping().is_some_and(|chopping| chopping.is_in_pieces())
     }
 
     /// Commits by `commit`. If that fails, but nothing that matters has changed, tries again with the present
@@ -146,7 +154,8 @@ impl<P: Protocol> Transaction<'_, P> {
             return Err(abort);
         }
         let memory = &self.worker.memory;
-        memory.in_user_code(|| self.worker.executor().carry_over(abort, memory))?;
+        let report = &mut |access| self.record_carried(access);
+        memory.in_user_code(|| self.worker.executor().carry_over(abort, memory, report))?;
         *carried_over += 1;
         memory.observe_conflict(abort.place(), true);
         Counters::count(&memory.counters().carried_over);

@@ -5,12 +5,15 @@ use std::ptr::NonNull;
 
 use super::{RecordOf, Transaction};
 use crate::commit::applied::{AppliedOperations, StaleWrite};
+use crate::commit::by_columns::CarriedAccess;
 use crate::commit::made_row::MadeRow;
 use crate::commit::{Abort, CommitToken, Executor, Protocol, ReappliesOperations, backoff};
 use crate::error::ConflictReason;
 use crate::row::operation::{ColumnOf, Operation, RepeatableOperation};
 use crate::row::schema::Record;
 use crate::store::worker::Counters;
+#[cfg(feature = "canary")]
+use crate::store::worker::OperationFlaw;
 
 /// How often a commit is tried again with operations that were applied again, before the transaction gives way.
 const REAPPLIED_MAX: u32 = 8;
@@ -113,10 +116,15 @@ impl<P: Protocol> Transaction<'_, P> {
         if !read.is_empty() && !memory.in_user_code(is_same) {
             return None;
         }
+        let copied = onto;
+        #[cfg(feature = "canary")]
+        let copied = match memory.has_flaw(OperationFlaw::AppliedToFirstRow) {
+            true => replaced,
+            false => copied,
+        };
         let copy = |place| {
-            // SAFETY: `onto` is a published row, and the worker has been pinned since before it was found. The place
-            // is new.
-            unsafe { core.clone_row(onto, place) };
+            // SAFETY: a published row, and the worker has been pinned since before it was found. The place is new.
+            unsafe { core.clone_row(copied, place) };
             true
         };
         // SAFETY: the row was copied to the place.
@@ -128,7 +136,8 @@ impl<P: Protocol> Transaction<'_, P> {
         if !may_be_written {
             return None;
         }
-        self.record_again(table, (replaced, made), (onto, new.row()));
+        let written = Some((made, new.row()));
+        self.record_carried(CarriedAccess { table, before: replaced, onto, written });
         Some(new.into_raw())
     }
 }

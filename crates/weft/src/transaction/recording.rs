@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 use super::Transaction;
 use crate::commit::Protocol;
 use crate::commit::Worker;
+use crate::commit::by_columns::CarriedAccess;
 #[cfg(feature = "history")]
 use crate::history::{HistoryKey, Status};
 use crate::row::encoding::{Key, KeyForm, KeyLookup};
@@ -72,25 +73,23 @@ impl<P: Protocol> Transaction<'_, P> {
         }
     }
 
-    /// Records that a write of a row by operations was made again, on another version than before: `new` is the row
-    /// that it has made now of `onto`, and `made` the one that it made before of `replaced`.
+    /// Records that an access counts for another version than before. The row that a write has made again has the stamp
+    /// of the one before. This runs the user's code, which encodes the key.
     #[cold]
-    pub(super) fn record_again(
-        &self,
-        table: TableRef,
-        (replaced, made): (NonNull<u8>, NonNull<u8>),
-        (onto, new): (NonNull<u8>, NonNull<u8>),
-    ) {
+    pub(super) fn record_carried(&self, access: CarriedAccess) {
         #[cfg(feature = "history")]
         if let Some(recorder) = &self.worker.recorder {
+            let CarriedAccess { table, before, onto, written } = access;
             let core = table.core();
             // SAFETY: rows of this table that were visible to this transaction, or are its own; no other code has
-            // the address of the new one.
-            unsafe {
-                core.set_stamp(new, core.stamp(made));
-                let (before, now) = (core.stamp(replaced), core.stamp(onto));
-                recorder.borrow_mut().read_later(core.number, before, now);
-            }
+            // the address of the row that was made again.
+            let (key, before, now) = unsafe {
+                if let Some((row, again)) = written {
+                    core.set_stamp(again, core.stamp(row));
+                }
+                (core.history_key(onto), core.stamp(before), core.stamp(onto))
+            };
+            recorder.borrow_mut().read_later(core.number, &key, before, now);
         }
     }
 

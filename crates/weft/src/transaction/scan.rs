@@ -393,7 +393,7 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
     /// As the items of the scan.
     pub fn count_rows(mut self) -> Result<usize, Error> {
         let columns = with_expiry::<T>(ColumnSet::NONE);
-        let columns = (!self.transaction.is_recorded()).then_some(columns);
+        let columns = (!self.transaction.goes_by_rows()).then_some(columns);
         let mut rows = 0;
         while let Some(row) = self.advance(columns) {
             row?;
@@ -429,7 +429,7 @@ impl<'tx, T: Record, C: Columns<T>, P: Protocol> Iterator for ColumnScan<'tx, '_
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let used = (!self.scan.transaction.is_recorded()).then_some(self.used);
+        let used = (!self.scan.transaction.goes_by_rows()).then_some(self.used);
         let row = self.scan.advance(used)?;
         Some(row.map(|row| self.columns.get(row)))
     }

@@ -31,7 +31,11 @@ use std::ptr::{self, NonNull};
 #[cfg(weft_sim)]
 use weft_htm::planted::Bug;
 use weft_htm::word::Ordering;
+#[cfg(feature = "canary")]
+use weft_htm::word::yield_now;
 
+#[cfg(feature = "canary")]
+use super::OperationFlaw;
 use super::WorkerMemory;
 use crate::store::record::version::{NEVER, UNNUMBERED, VersionHeader};
 use crate::store::record::{HoldOutcome, Newest, newest_word};
@@ -88,6 +92,12 @@ impl WorkerMemory {
     unsafe fn try_move_inline(&self, table: TableRef, record: NonNull<u8>) -> MoveOutcome {
         let core = table.core();
         let inline = table.inline_row(record);
+        #[cfg(feature = "canary")]
+        let is_copied = self.has_flaw(OperationFlaw::CopiedBeforeHeld)
+            // SAFETY: passed on to the caller.
+            && unsafe { copy_newest(record, inline, core.row_bytes) };
+        #[cfg(not(feature = "canary"))]
+        let is_copied = false;
         let mut outcome = MoveOutcome::Unmovable;
         let mut move_row = || {
             // SAFETY: the record is not freed while its slot is awaited. Its newest row is not freed, since the
@@ -115,7 +125,14 @@ impl WorkerMemory {
                     weft_htm::simulation::sync::touch(row.as_ptr(), core.row_bytes, false);
                     weft_htm::simulation::sync::touch(inline.as_ptr(), core.row_bytes, true);
                 }
-                ptr::copy_nonoverlapping(row.as_ptr(), inline.as_ptr(), core.row_bytes);
+                if !is_copied {
+                    ptr::copy_nonoverlapping(row.as_ptr(), inline.as_ptr(), core.row_bytes);
+                }
+                #[cfg(feature = "canary")]
+                let number = match self.has_flaw(OperationFlaw::MovedAsNew) {
+                    true => self.shared.clock.number(),
+                    false => number,
+                };
                 let header = VersionHeader::of(inline);
                 header.set_number(number);
                 header.set_previous(ptr::null_mut());
@@ -193,4 +210,22 @@ impl WorkerMemory {
             self.push_slot(table, record);
         }
     }
+}
+
+/// Copies the newest row of a record into the record's inline slot. Returns false if the record has no row.
+///
+/// # Safety
+/// As for [`WorkerMemory::move_inline`]. `bytes` is the size of a row.
+#[cfg(feature = "canary")]
+unsafe fn copy_newest(record: NonNull<u8>, inline: NonNull<u8>, bytes: usize) -> bool {
+    // SAFETY: the record is not freed while its slot is awaited, and its newest row is not freed while the worker is
+    // pinned. No thread reads the slot.
+    unsafe {
+        let newest = newest_word(record).load(Ordering::Acquire);
+        let Some(row) = newest.row().filter(|row| *row != inline) else { return false };
+        ptr::copy_nonoverlapping(row.as_ptr(), inline.as_ptr(), bytes);
+    }
+    // Another thread may now commit, so that the flaw shows soon.
+    yield_now();
+    true
 }
