@@ -1,6 +1,9 @@
-//! When phases begin, under a protocol that adapts: when conflicts cost a worker time.
+//! When phases begin, under a protocol that adapts: when conflicts cost a worker time. And whether the load has moved: when
+//! conflicts are about another place than before.
 
 use std::mem;
+
+use weft_htm::word::{Ordering, Word};
 
 use super::options::PhaseOptions;
 
@@ -15,6 +18,103 @@ const COST_MIN: u64 = 10_000;
 /// when phases began last, the load has changed, and phases begin.
 const RESTING_CONFLICTS: u64 = 4 * FREQUENT_CONFLICTS;
 const COST_CHANGE: u64 = 3;
+
+/// For how long a place is known after conflicts were found to be about it, in nanoseconds: longer than phases rest.
+const KNOWN_NANOSECONDS: u64 = 4_000_000_000;
+
+/// How many places are known at a time.
+const PLACES: usize = 8;
+
+/// Marks the number of a table among the addresses of records.
+const TABLE: u64 = 1 << 63;
+
+/// The candidate of a vote (R. Boyer and J. Moore, *A Fast Majority Vote Algorithm*, 1981).
+#[derive(Debug, Default)]
+struct Vote {
+    candidate: u64,
+    lead: u64,
+}
+
+impl Vote {
+    fn add(&mut self, number: u64) {
+        match self.lead {
+            0 => *self = Vote { candidate: number, lead: 1 },
+            _ if self.candidate == number => self.lead += 1,
+            _ => self.lead -= 1,
+        }
+    }
+
+    /// Returns what at least half of so many votes were for, if the others were not for one thing as well.
+    fn winner(&self, votes: u64) -> Option<u64> {
+        (self.lead * 2 >= votes).then_some(self.candidate)
+    }
+}
+
+/// What the last conflicts of a worker were about.
+#[derive(Debug, Default)]
+pub(super) struct ConflictPlaces {
+    conflicts: u64,
+    /// When the first of them came, in nanoseconds.
+    since: u64,
+    records: Vote,
+    tables: Vote,
+}
+
+impl ConflictPlaces {
+    /// Counts a conflict about a record of a table. Returns the place that most conflicts are about, once there were enough
+    /// of them within the length of a phase: a record, or else a table, if each is about another record, as at the head of a
+    /// queue.
+    pub(super) fn add(
+        &mut self,
+        record: u64,
+        table: u64,
+        now: u64,
+        options: &PhaseOptions,
+    ) -> Option<u64> {
+        if self.conflicts == 0 {
+            self.since = now;
+        }
+        self.conflicts += 1;
+        self.records.add(record);
+        self.tables.add(table | TABLE);
+        if self.conflicts < RESTING_CONFLICTS {
+            return None;
+        }
+        let counted = mem::take(self);
+        let is_frequent = now.saturating_sub(counted.since) < options.length.as_nanos() as u64;
+        let place = counted.records.winner(counted.conflicts);
+        let place = place.or_else(|| counted.tables.winner(counted.conflicts));
+        place.filter(|_| is_frequent)
+    }
+}
+
+/// The places that conflicts were about lately. All workers share them.
+#[derive(Debug, Default)]
+pub(super) struct KnownPlaces {
+    /// Each with the time until which it is known.
+    places: [(Word, Word); PLACES],
+    next: Word,
+}
+
+impl KnownPlaces {
+    /// Notes that conflicts are about a place. Returns whether it was not known.
+    pub(super) fn note(&self, place: u64, now: u64) -> bool {
+        // Relaxed: two workers that come with the same place at once may both find it new. Then the same is tried once more.
+        let load = |word: &Word| word.load(Ordering::Relaxed);
+        let until = now + KNOWN_NANOSECONDS;
+        if let Some((_, known)) = self.places.iter().find(|(known, _)| load(known) == place) {
+            let is_new = load(known) < now;
+            if is_new {
+                known.store(until, Ordering::Relaxed);
+            }
+            return is_new;
+        }
+        let next = self.next.fetch_add(1, Ordering::Relaxed) as usize % PLACES;
+        self.places[next].0.store(place, Ordering::Relaxed);
+        self.places[next].1.store(until, Ordering::Relaxed);
+        true
+    }
+}
 
 /// The conflicts of a worker while there are no phases.
 #[derive(Debug, Default)]
@@ -120,5 +220,38 @@ mod tests {
         assert_eq!(count.calls_for_phases(length, 4, None, &PhaseOptions::new()), None);
         (0..4).for_each(|_| count.add(length));
         assert!(count.calls_for_phases(length + 1, 8, None, &PhaseOptions::new()).is_some());
+    }
+
+    const LENGTH: u64 = 20_000_000;
+
+    /// Returns the place of conflicts about these records, of which one comes in a microsecond.
+    fn place(records: impl IntoIterator<Item = u64>) -> Option<u64> {
+        let mut places = ConflictPlaces::default();
+        let options = PhaseOptions::new();
+        let added = records.into_iter().enumerate();
+        added.filter_map(|(at, record)| places.add(record, 3, 1000 * at as u64, &options)).last()
+    }
+
+    #[test]
+    fn conflicts_are_about_a_record_or_a_table() {
+        assert_eq!(place([7; 16]), Some(7));
+        assert_eq!(place([7; 15]), None, "too few");
+        assert_eq!(place((0..16).map(|at| if at % 4 == 0 { at } else { 7 })), Some(7), "most");
+        assert_eq!(place(100..116), Some(3 | TABLE), "each is about another record");
+        let mut places = ConflictPlaces::default();
+        let options = PhaseOptions::new();
+        let mut rare = (0..16).filter_map(|at| places.add(7, 3, at * LENGTH / 10, &options));
+        assert_eq!(rare.next(), None, "they are not frequent");
+    }
+
+    #[test]
+    fn place_is_new_once_in_a_while() {
+        let known = KnownPlaces::default();
+        assert!(known.note(7, 10) && known.note(8, 10));
+        assert!(!known.note(7, 10 + KNOWN_NANOSECONDS) && !known.note(8, 20));
+        assert!(known.note(7, 11 + KNOWN_NANOSECONDS), "long ago");
+        assert!(!known.note(7, 12 + KNOWN_NANOSECONDS));
+        (100..100 + PLACES as u64).for_each(|other| assert!(known.note(other, 30)));
+        assert!(known.note(8, 40), "others have taken its entry");
     }
 }

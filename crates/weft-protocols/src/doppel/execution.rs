@@ -19,7 +19,7 @@ use weft::store::table::TableRef;
 use weft::store::worker::{LoggedWrite, WorkerMemory};
 use weft_htm::word::{Ordering, fence};
 
-use super::beginning::ConflictCount;
+use super::beginning::{ConflictCount, ConflictPlaces};
 use super::commit::LoggedOperations;
 use super::drafts::Drafts;
 use super::joined::JoinedProtocol;
@@ -42,6 +42,8 @@ pub struct ReconcilingExecutor<J: JoinedProtocol> {
     pub(super) is_announced: bool,
     /// The conflicts while there are no phases, by which phases begin.
     pub(super) conflicts: ConflictCount,
+    /// Under a protocol that adapts: what they are about.
+    pub(super) places: ConflictPlaces,
     /// Whether the transaction has accessed anything that is not split. Only noted in a split phase.
     pub(super) is_joined_used: bool,
     /// Whether the transaction has written anything that is not split.
@@ -138,14 +140,16 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
     #[cold]
     pub(super) fn note_conflict(&mut self, abort: &Abort, memory: &WorkerMemory) {
         let Some(record) = abort.record else { return };
-        let slot = &self.shared.slots[self.slot];
-        slot.conflicts.increment();
+        self.shared.slots[self.slot].conflicts.increment();
+        if J::ADAPTS {
+            self.note_place(record, abort.table.core().number);
+        }
         if !self.notes_operations() {
             return self.count_conflict(memory);
         }
         let of_record = self.applied.iter().filter(|(applied, _)| *applied == record);
         // SAFETY: the worker is in a transaction, and this is its own sketch.
-        let sketch = unsafe { &mut *slot.sketch.get() };
+        let sketch = unsafe { &mut *self.shared.slots[self.slot].sketch.get() };
         sketch.note(abort, of_record.map(|(_, operation)| *operation), memory);
     }
 
@@ -194,6 +198,21 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         if self.is_announced {
             self.is_announced = false;
             self.shared.phases.leave(self.slot);
+        }
+    }
+
+    /// Notes what a conflict is about. If most of the last ones are about a place that was not known, the load has moved.
+    /// Then what was found out about it before does not count, and something may be tried at once.
+    fn note_place(&mut self, record: NonNull<u8>, table: usize) {
+        let shared = &*self.shared;
+        let (now, record) = (shared.clock.now(), record.addr().get() as u64);
+        let place = self.places.add(record, table as u64, now, &shared.options);
+        if let Some(place) = place
+            && shared.known_places.note(place, now)
+        {
+            // Relaxed: if this is lost, because another worker puts the next trial off at this moment, it comes later.
+            shared.rest_until.store(now, Ordering::Relaxed);
+            shared.next_choice.store(now, Ordering::Relaxed);
         }
     }
 
@@ -257,6 +276,7 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
             is_split: false,
             is_announced: false,
             conflicts: ConflictCount::default(),
+            places: ConflictPlaces::default(),
             is_joined_used: false,
             is_joined_written: false,
             drafts: Drafts::default(),

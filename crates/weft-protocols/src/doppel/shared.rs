@@ -8,6 +8,7 @@ use weft::Failure;
 use weft::commit::{PhaseMetrics, ProtocolOptions, ProtocolShared};
 use weft_htm::word::{Ordering, Word};
 
+use super::beginning::KnownPlaces;
 use super::classification::Plans;
 use super::contention::Sketch;
 use super::joined::JoinedProtocol;
@@ -48,6 +49,8 @@ pub struct Reconciliation<J: JoinedProtocol> {
     /// conflicts cost when they began, in millionths of the time.
     pub(super) rest_until: Word,
     pub(super) conflict_cost: Word,
+    /// Under a protocol that adapts: the places that conflicts were about lately.
+    pub(super) known_places: KnownPlaces,
     /// How many transactions had been refused when the phase began.
     pub(super) refused_before: Word,
     /// The number of threads that wait for a joined phase, or have waited and not committed since.
@@ -104,6 +107,7 @@ impl<J: JoinedProtocol> ProtocolShared for Reconciliation<J> {
             next_choice: Word::new(0),
             rest_until: Word::new(0),
             conflict_cost: Word::new(0),
+            known_places: KnownPlaces::default(),
             refused_before: Word::new(0),
             waiting: Word::new(0),
             stashes: Word::new(0),
