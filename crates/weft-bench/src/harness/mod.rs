@@ -62,6 +62,7 @@ pub use report::table::{numeric, plain};
 use report::{Description, Report, table};
 use round::{Plan, Round};
 use scratch::Scratch;
+pub use statistics::Spread;
 
 /// The description of one run for the harness, besides the options of every benchmark.
 pub struct Subject {

@@ -4,10 +4,8 @@
 //! Each point is one call of the benchmark on this machine: `adaptive` and the variants take turns, round by round, and
 //! each round is a pair of `adaptive` and every variant. The gain is the median of the pairs' ratios, as in the map.
 
-use serde_json::Value;
-
 use super::measure::{Settings, pairs_of};
-use super::results::{Pair, are_disturbed, ratio_of};
+use super::results::{are_disturbed, ratio_of};
 use super::{Grid, GridPlace, GridPoint, MachineKind};
 use crate::plan::Call;
 use crate::run::Runner;
@@ -113,7 +111,8 @@ impl AblationPoint<'_> {
                     let mut variants = self.variants.iter();
                     let position = variants.position(|variant| *variant == ingredient.variant);
                     let Some(position) = position else { continue };
-                    let found = pairs(&reports[0], &reports[position + 1]).unwrap_or_default();
+                    let (with, without) = (&reports[0], &reports[position + 1]);
+                    let found = pairs_of(MachineKind::Real, with, without).unwrap_or_default();
                     *gain = ratio_of(&found);
                     result.is_disturbed |= are_disturbed(&found);
                 }
@@ -125,14 +124,9 @@ impl AblationPoint<'_> {
     }
 }
 
-/// Returns the pairs of the rounds in two reports.
-fn pairs(with: &Value, without: &Value) -> Option<Vec<Pair>> {
-    pairs_of(MachineKind::Real, &[with.clone(), without.clone()])
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::plan::Program;

@@ -191,9 +191,12 @@ pub fn rival<'r>(protocols: &'r [ProtocolResult], candidate: &str) -> Option<&'r
     fastest.map(|(_, protocol)| protocol.protocol.as_str())
 }
 
-/// Returns the pairs in the two reports of a call: the candidate's and the rival's.
-pub(super) fn pairs_of(machine: MachineKind, reports: &[Value]) -> Option<Vec<Pair>> {
-    let [candidate, rival] = reports else { return None };
+/// Returns the pairs in two reports of a call: the candidate's and the rival's.
+pub(super) fn pairs_of(
+    machine: MachineKind,
+    candidate: &Value,
+    rival: &Value,
+) -> Option<Vec<Pair>> {
     if machine == MachineKind::Simulated {
         let [throughput, _, p99] = metrics(machine);
         let throughput = |report| read(throughput, 0.0, report);
@@ -274,7 +277,11 @@ pub fn measure(
         let of_pairs = place.pairs(candidate, rival, settings);
         for outcome in make(&of_pairs, runner, jobs) {
             let found = outcome.and_then(|reports| {
-                pairs_of(place.machine, &reports).ok_or_else(|| "a report lacks numbers".to_owned())
+                let found = match &reports[..] {
+                    [candidate, rival] => pairs_of(place.machine, candidate, rival),
+                    _ => None,
+                };
+                found.ok_or_else(|| "a report lacks numbers".to_owned())
             });
             match found {
                 Ok(found) => pairs.extend(found),

@@ -11,7 +11,7 @@ use serde::Serialize;
 use weft::htm::word::{Ordering, Word};
 use weft::protocol::Protocol;
 use weft_bench::arguments::BenchArguments;
-use weft_bench::harness::{JsonTarget, numeric};
+use weft_bench::harness::{JsonTarget, Spread, numeric};
 use weft_bench::stop::Stop;
 use weft_inspect::InspectDatabase;
 use weft_inspect::report::{Action, PointReport};
@@ -64,22 +64,14 @@ impl Reactions {
     /// Returns what the reactions sum up to.
     fn of(kind: &'static str, reactions: &[Reaction]) -> Reactions {
         let decided = reactions.iter().filter_map(|reaction| reaction.after);
-        let mut decided: Vec<f64> = decided.map(|after| after.as_secs_f64() * 1e3).collect();
-        decided.sort_by(f64::total_cmp);
-        let middle = decided.len() / 2;
-        let median_ms = match decided.len() {
-            0 => None,
-            even if even.is_multiple_of(2) => {
-                Some(f64::midpoint(decided[middle - 1], decided[middle]))
-            }
-            _ => Some(decided[middle]),
-        };
+        let not_decided = reactions.len() - decided.clone().count();
+        let spread = Spread::of(decided.map(|after| after.as_secs_f64() * 1e3));
         Reactions {
             kind,
             changes: reactions.len(),
-            not_decided: reactions.len() - decided.len(),
-            median_ms,
-            greatest_ms: decided.last().copied(),
+            not_decided,
+            median_ms: spread.map(|spread| spread.median),
+            greatest_ms: spread.map(|spread| spread.max),
         }
     }
 

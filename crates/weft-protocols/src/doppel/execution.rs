@@ -142,10 +142,11 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         let Some(record) = abort.record else { return };
         self.shared.slots[self.slot].conflicts.increment();
         if J::ADAPTS {
-            self.note_place(record, abort.table.core().number);
-        }
-        if !self.notes_operations() {
-            return self.count_conflict(memory);
+            let now = self.shared.clock.now();
+            self.note_place(record, abort.table.core().number, now);
+            if !self.notes_operations() {
+                return self.count_conflict(memory, now);
+            }
         }
         let of_record = self.applied.iter().filter(|(applied, _)| *applied == record);
         // SAFETY: the worker is in a transaction, and this is its own sketch.
@@ -203,9 +204,9 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
 
     /// Notes what a conflict is about. If most of the last ones are about a place that was not known, the load has moved.
     /// Then what was found out about it before does not count, and something may be tried at once.
-    fn note_place(&mut self, record: NonNull<u8>, table: usize) {
+    fn note_place(&mut self, record: NonNull<u8>, table: usize, now: u64) {
         let shared = &*self.shared;
-        let (now, record) = (shared.clock.now(), record.addr().get() as u64);
+        let record = record.addr().get() as u64;
         let place = self.places.add(record, table as u64, now, &shared.options);
         if let Some(place) = place
             && shared.known_places.note(place, now)
@@ -217,13 +218,12 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
     }
 
     /// Counts a conflict while there are no phases. If conflicts cost much, phases begin.
-    fn count_conflict(&mut self, memory: &WorkerMemory) {
+    fn count_conflict(&mut self, memory: &WorkerMemory, now: u64) {
         let shared = &*self.shared;
         if shared.options.is_hasty {
             // Relaxed: see `transition::may_change`.
             return shared.begun.0.store(1, Ordering::Relaxed);
         }
-        let now = shared.clock.now();
         self.conflicts.add(now);
         // Relaxed: two workers that begin phases at once have measured the same.
         let is_resting = now < shared.rest_until.load(Ordering::Relaxed);

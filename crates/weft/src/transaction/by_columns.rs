@@ -1,13 +1,13 @@
 //! Operations that name the columns that they use, and commits by columns.
 
-use super::Transaction;
-use crate::commit::{Abort, ChopsProcedures, Executor, Protocol, Unstable};
+use super::{RecordOf, Transaction};
+use crate::commit::{Abort, ChopsProcedures, Executor, Protocol, Unstable, Visible};
 use crate::error::Error;
 use crate::row::column::{ColumnSet, UsedColumns};
 use crate::row::encoding::KeyLookup;
 use crate::row::operation::Columns;
 use crate::row::schema::Record;
-use crate::store::table::Table;
+use crate::store::table::{Table, TableRef};
 use crate::store::worker::Counters;
 
 /// How often a commit is tried again with the present versions, before the transaction is run again.
@@ -57,12 +57,9 @@ impl<P: Protocol> Transaction<'_, P> {
         columns: C,
     ) -> Result<Option<C::Values<'tx>>, Error> {
         let table = self.enter_operation(table)?;
-        let used = with_expiry::<T>(columns.set());
+        let used = self.used_columns::<T>(columns.set());
         let row = self.get_located(table, &key, self.locate(table, &key), |record| {
-            if self.goes_by_rows() {
-                return self.read(table.reference(), record);
-            }
-            self.read_columns(table.reference(), record, used)
+            self.read_using(table.reference(), record, used)
         })?;
         Ok(row.map(|row| columns.get(row)))
     }
@@ -109,8 +106,7 @@ impl<P: Protocol> Transaction<'_, P> {
     ) -> Result<Option<R>, Error> {
         let table = self.enter_writing(table)?;
         let located = self.locate(table, &key);
-        let used = UsedColumns::matter(with_expiry::<T>(columns.set()));
-        let used = (!self.goes_by_rows()).then_some(used);
+        let used = self.used_columns::<T>(columns.set()).map(UsedColumns::matter);
         self.update_located(table, &key, located, used, |row| change(columns.get_mut(row)))
     }
 
@@ -120,11 +116,32 @@ impl<P: Protocol> Transaction<'_, P> {
         steps.filter(|_| !self.goes_by_rows())
     }
 
+    /// Returns what an operation that names these columns uses of a row: them, and whether the row is there; or `None` if it
+    /// uses the whole row.
+    #[inline(always)]
+    pub(super) fn used_columns<T: Record>(&self, columns: ColumnSet) -> Option<ColumnSet> {
+        (!self.goes_by_rows()).then(|| with_expiry::<T>(columns))
+    }
+
+    /// Reads these columns of a record, or the whole row.
+    #[inline(always)]
+    pub(super) fn read_using(
+        &self,
+        table: TableRef,
+        record: RecordOf<P>,
+        columns: Option<ColumnSet>,
+    ) -> Result<Visible, Error> {
+        match columns {
+            None => self.read(table, record),
+            Some(columns) => self.read_columns(table, record, columns),
+        }
+    }
+
     /// Returns whether the transaction commits by rows although it names columns: it is recorded, and is committed in
     /// several pieces. A checker takes these for one transaction, which reads one version of each row, and what an earlier
     /// piece has read cannot be moved to a later version any more.
     #[inline(always)]
-    pub(super) fn goes_by_rows(&self) -> bool {
+    fn goes_by_rows(&self) -> bool {
         self.is_recorded()
             && self.worker.executor().chopping().is_some_and(|chopping| chopping.is_in_pieces())
     }

@@ -12,7 +12,6 @@ use std::ptr::NonNull;
 use arrayvec::ArrayVec;
 use weft_htm::prefetch::BATCH_KEYS;
 
-use super::by_columns::with_expiry;
 use super::lookup::LookupResult;
 use super::prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
 use super::recording::{Event, stamp};
@@ -273,7 +272,7 @@ impl<'tx, 'db, T: Record, P: Protocol, I: Iterator<Item: KeyPart<T::Key>>>
     /// # Ok::<(), Error>(())
     /// ```
     pub fn columns<C: Columns<T>>(self, columns: C) -> TransactionColumns<'tx, 'db, T, C, P, I> {
-        TransactionColumns { used: with_expiry::<T>(columns.set()), columns, rows: self }
+        TransactionColumns { rows: self, columns }
     }
 
     /// Reads the row with the next key. The transaction uses these columns of it, or the whole row.
@@ -294,9 +293,8 @@ impl<'tx, 'db, T: Record, P: Protocol, I: Iterator<Item: KeyPart<T::Key>>>
         let transaction = self.transaction;
         Some(transaction.enter_operation(self.table).and_then(|inner| {
             let located = transaction.located(inner, &key, record);
-            transaction.get_located(inner, &key, located, |record| match used {
-                None => transaction.read(inner.reference(), record),
-                Some(used) => transaction.read_columns(inner.reference(), record, used),
+            transaction.get_located(inner, &key, located, |record| {
+                transaction.read_using(inner.reference(), record, used)
             })
         }))
     }
@@ -314,8 +312,6 @@ where
 {
     rows: TransactionRows<'tx, 'db, T, P, I>,
     columns: C,
-    /// The columns that the transaction relies on.
-    used: ColumnSet,
 }
 
 impl<'tx, T, C, P, I> Iterator for TransactionColumns<'tx, '_, T, C, P, I>
@@ -329,7 +325,7 @@ where
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let used = (!self.rows.transaction.goes_by_rows()).then_some(self.used);
+        let used = self.rows.transaction.used_columns::<T>(self.columns.set());
         let row = self.rows.advance(used)?;
         Some(row.map(|row| row.map(|row| self.columns.get(row))))
     }

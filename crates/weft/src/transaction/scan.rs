@@ -12,7 +12,6 @@ use weft_htm::prefetch::{LINE_BYTES, prefetch_lines};
 use weft_htm::word::Ordering;
 
 use super::Transaction;
-use super::by_columns::with_expiry;
 #[cfg(feature = "history")]
 use super::recording::Event;
 use crate::commit::{Dbx, Executor, Protocol, Visible};
@@ -357,7 +356,7 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn columns<C: Columns<T>>(self, columns: C) -> ColumnScan<'tx, 'db, T, C, P> {
-        ColumnScan { used: with_expiry::<T>(columns.set()), columns, scan: self }
+        ColumnScan { scan: self, columns }
     }
 
     /// Returns the first of the rows, or `None` if the scan has no rows. The transaction relies on the range up to
@@ -392,8 +391,7 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
     /// # Errors
     /// As the items of the scan.
     pub fn count_rows(mut self) -> Result<usize, Error> {
-        let columns = with_expiry::<T>(ColumnSet::NONE);
-        let columns = (!self.transaction.goes_by_rows()).then_some(columns);
+        let columns = self.transaction.used_columns::<T>(ColumnSet::NONE);
         let mut rows = 0;
         while let Some(row) = self.advance(columns) {
             row?;
@@ -420,8 +418,6 @@ impl<'tx, T: Record, P: Protocol> Iterator for Scan<'tx, '_, T, P> {
 pub struct ColumnScan<'tx, 'db, T: Record, C: Columns<T>, P: Protocol = Dbx> {
     scan: Scan<'tx, 'db, T, P>,
     columns: C,
-    /// The columns that the transaction relies on.
-    used: ColumnSet,
 }
 
 impl<'tx, T: Record, C: Columns<T>, P: Protocol> Iterator for ColumnScan<'tx, '_, T, C, P> {
@@ -429,7 +425,7 @@ impl<'tx, T: Record, C: Columns<T>, P: Protocol> Iterator for ColumnScan<'tx, '_
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let used = (!self.scan.transaction.goes_by_rows()).then_some(self.used);
+        let used = self.scan.transaction.used_columns::<T>(self.columns.set());
         let row = self.scan.advance(used)?;
         Some(row.map(|row| self.columns.get(row)))
     }
@@ -517,11 +513,7 @@ impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
             // SAFETY: an index of the transaction's database holds addresses of its records.
             unsafe { RecordPointer::<P::Header>::from_address(address) }
         };
-        let visible = match columns {
-            None => transaction.read(table.reference(), record)?,
-            Some(columns) => transaction.read_columns(table.reference(), record, columns)?,
-        };
-        match visible {
+        match transaction.read_using(table.reference(), record, columns)? {
             Visible::Row(row) => {
                 self.record_row(row);
                 // SAFETY: a visible row of the table.
