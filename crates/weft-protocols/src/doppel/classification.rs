@@ -289,18 +289,18 @@ fn choose<J: JoinedProtocol>(database: &Database<J>, plans: &mut Plans) {
         let operations = most_of_each_column(&contended.operations);
         let record = contended.find();
         let is_it = |candidate: &&mut SplitCandidate| candidate.is_of(contended.table, record);
-        let (conflicts, splittable) = (contended.conflicts, contended.splittable());
+        let conflicts = contended.conflicts;
         let contention = Contention { conflicts, committed: committed_since_choice };
-        let is_worth_it = match shared.options.is_hasty {
-            true => is_mostly_splittable(conflicts, splittable),
-            false if J::ADAPTS => {
-                conflicts >= CONFLICTS_TO_TRY && is_mostly_splittable(conflicts, splittable)
-            }
+        let is_contended = match shared.options.is_hasty {
+            true => true,
+            false if J::ADAPTS => conflicts >= CONFLICTS_TO_TRY,
             false if shared.options.counts_same_time => {
-                is_worth_splitting(conflicts, splittable, committed_since_choice)
+                is_much_contended(conflicts, committed_since_choice)
             }
-            false => is_worth_splitting(conflicts, splittable, committed),
+            false => is_much_contended(conflicts, committed),
         };
+        // All accesses but one operation's would only have to wait.
+        let is_worth_it = is_contended && contended.is_mostly_splittable();
         let is_room = plans.candidates.len() < SPLITS_MAX;
         match plans.candidates.iter_mut().find(is_it) {
             Some(candidate) if is_worth_it && !candidate.is_active && candidate.barred == 0 => {
@@ -324,17 +324,10 @@ fn choose<J: JoinedProtocol>(database: &Database<J>, plans: &mut Plans) {
     plans.candidates.retain(|candidate| candidate.is_active || candidate.barred > 0);
 }
 
-/// Whether a record is worth splitting, by the conflicts about it, the conflicts about its most frequent
-/// operation, and the transactions that committed in the same time.
-fn is_worth_splitting(conflicts: u64, splittable: u64, committed: u64) -> bool {
-    conflicts >= CONFLICTS_MIN
-        && conflicts * COMMITS_PER_CONFLICT_MAX >= committed
-        && is_mostly_splittable(conflicts, splittable)
-}
-
-/// Whether most conflicts are about one operation. All other accesses would only have to wait.
-fn is_mostly_splittable(conflicts: u64, splittable: u64) -> bool {
-    splittable * 2 >= conflicts
+/// Whether a record is contended enough to be split, by the conflicts about it, and the transactions that committed in the
+/// same time.
+fn is_much_contended(conflicts: u64, committed: u64) -> bool {
+    conflicts >= CONFLICTS_MIN && conflicts * COMMITS_PER_CONFLICT_MAX >= committed
 }
 
 /// Whether a split record is used enough to be split again, by the operations that were gathered and the
@@ -457,12 +450,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_with_many_conflicting_operations_are_split() {
-        assert!(is_worth_splitting(500, 500, 10_000));
-        assert!(is_worth_splitting(500, 250, 10_000), "half of the conflicts are of reads");
-        assert!(!is_worth_splitting(500, 200, 10_000), "most conflicts are of reads");
-        assert!(!is_worth_splitting(50, 50, 10_000), "few transactions conflict");
-        assert!(!is_worth_splitting(5, 5, 10), "too few conflicts to decide");
+    fn records_with_many_conflicts_are_split() {
+        assert!(is_much_contended(500, 10_000));
+        assert!(!is_much_contended(50, 10_000), "few transactions conflict");
+        assert!(!is_much_contended(5, 10), "too few conflicts to decide");
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct ContendedRecord {
     pub table: TableRef,
     pub key: EncodedKey,
     pub conflicts: u64,
+    /// How many of them the record has taken over with another record's place in the sketch.
+    inherited: u64,
     /// The operations that these transactions had applied to the record, and how often.
     pub operations: SmallVec<[(ColumnOperation, u64); 4]>,
 }
@@ -50,12 +52,24 @@ impl ContendedRecord {
 
     /// Returns an entry without conflicts for a record whose key is known.
     pub fn of(record: NonNull<u8>, table: TableRef, key: EncodedKey) -> ContendedRecord {
-        ContendedRecord { record, table, key, conflicts: 0, operations: SmallVec::new() }
+        ContendedRecord {
+            record,
+            table,
+            key,
+            conflicts: 0,
+            inherited: 0,
+            operations: SmallVec::new(),
+        }
     }
 
     /// Returns the conflicts of the operation that occurs most often.
     pub fn splittable(&self) -> u64 {
         self.operations.iter().map(|(_, conflicts)| *conflicts).max().unwrap_or_default()
+    }
+
+    /// Whether most conflicts are about one operation. Those that were taken over from another record say nothing about it.
+    pub fn is_mostly_splittable(&self) -> bool {
+        self.splittable() * 2 >= self.conflicts - self.inherited
     }
 
     /// Looks up the record under the key.
@@ -74,6 +88,7 @@ impl ContendedRecord {
     /// Adds what another worker has counted for the same record.
     fn absorb(&mut self, other: &ContendedRecord) {
         self.conflicts += other.conflicts;
+        self.inherited += other.inherited;
         for &(operation, conflicts) in &other.operations {
             add(&mut self.operations, operation, conflicts);
         }
@@ -142,6 +157,7 @@ impl Sketch {
             let entries = self.entries.iter().enumerate();
             let least = entries.min_by_key(|(_, entry)| entry.conflicts).expect("there are some").0;
             entry.conflicts = self.entries.swap_remove(least).conflicts;
+            entry.inherited = entry.conflicts;
         }
         entry.note(operations);
         self.entries.push(entry);
@@ -234,6 +250,41 @@ mod tests {
         assert_eq!((gathered[0].conflicts, gathered[0].splittable()), (100, 100));
         assert_eq!(gathered[0].find(), Some(record(7)));
         assert!(gathered[1].conflicts < 20, "{}", gathered[1].conflicts);
+        memory.unpin();
+    }
+
+    /// The load has moved to a record about which all conflicts are of one operation. Its place in the sketch was another's,
+    /// with many conflicts.
+    #[test]
+    fn conflicts_of_another_record_do_not_hide_an_operation() {
+        let database: Database<Dbx> = Database::builder().table::<Counter>().open().unwrap();
+        let counters = database.table::<Counter>().unwrap();
+        // SAFETY: only the table's name is used, for access sets.
+        let table = unsafe { counters.inner() }.reference();
+        let claim = database.claim_worker(&weft::TransactionOptions::new(), crate::INSIDE).unwrap();
+        let memory = &claim.worker().memory;
+        let new = |id| Counter { id, value: 0, highest: 0 };
+        database.transact(|tx| (0..=16).try_for_each(|id| tx.insert(&counters, new(id)))).unwrap();
+        memory.pin();
+        // SAFETY: pinned.
+        let record = |id: u32| unsafe { table.find(&u64::from_key(&id).erase()) }.expect("it stays");
+        let add = operation::<Add<_>, _>(column_of!(Counter.value));
+        let mut sketch = Sketch::default();
+        let mut note = |id, operation: Option<ColumnOperation>| {
+            let abort = Abort {
+                reason: weft::ConflictReason::WriteChanged,
+                table,
+                record: Some(record(id)),
+            };
+            sketch.note(&abort, operation.into_iter(), memory);
+        };
+        (0..16).for_each(|id| (0..500).for_each(|_| note(id, None)));
+        (0..60).for_each(|_| note(16, Some(add)));
+        (0..60).for_each(|_| note(16, None));
+        let gathered = gather(std::iter::once(&mut sketch));
+        assert_eq!((gathered[0].record, gathered[0].conflicts), (record(16), 620));
+        assert!(gathered[0].is_mostly_splittable(), "half of its own are");
+        assert!(gathered[1..].iter().all(|other| !other.is_mostly_splittable()));
         memory.unpin();
     }
 }

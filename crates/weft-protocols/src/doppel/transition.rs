@@ -130,7 +130,9 @@ fn review<J: JoinedProtocol>(
         || load(&shared.chosen) + load(&shared.waiting) + load(&shared.stashes) > 0;
     let is_quiet = match shared.options.is_hasty {
         true => random.u32(0..8) == 0,
-        false => now.saturating_sub(load(&shared.began)) > QUIET_NANOSECONDS,
+        // A change that is due may have to wait for transactions that were not announced. If phases ended before that, the next
+        // change would wait for others, and so on.
+        false => now.saturating_sub(load(&shared.began)) > QUIET_NANOSECONDS && !shared.is_due(now),
     };
     if is_quiet && !is_at_work {
         plans.begun = None;
@@ -414,5 +416,34 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         let split = splits.records().first().expect("something is split in a split phase");
         let (table, record) = (split.table, split.record);
         self.refuse(table, record, None);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::adaptive::{Adaptive, Ordered};
+
+    /// Reviews the phases of a new database after nothing was done for long, in which transactions had so many conflicts.
+    /// Returns whether there are phases still.
+    fn has_phases_after(conflicts: u64) -> bool {
+        let database = weft::Database::builder().protocol::<Adaptive>().open().expect("in memory");
+        let database: &Database<Ordered> = database.open_engine(crate::INSIDE);
+        let shared = &*database.protocol;
+        shared.begun.0.store(1, Ordering::Relaxed);
+        let mut random = fastrand::Rng::with_seed(1);
+        let began = shared.clock.now();
+        let mut plans = shared.plans.take();
+        review(database, &mut plans, began, &mut random);
+        assert!(shared.has_phases(), "they have just begun");
+        (0..conflicts).for_each(|_| shared.slots[0].conflicts.increment());
+        review(database, &mut plans, began + QUIET_NANOSECONDS + 1, &mut random);
+        shared.has_phases()
+    }
+
+    #[test]
+    fn phases_do_not_end_while_a_change_is_due() {
+        assert!(!has_phases_after(0) && !has_phases_after(conflicts_min::<Ordered>() - 1));
+        assert!(has_phases_after(conflicts_min::<Ordered>()));
     }
 }
