@@ -148,9 +148,15 @@ impl<K: IndexKey> HashTable<K> {
     /// Looks a key up. A miss returns the version that any later insertion of the key changes.
     ///
     /// Never uses a region: to enter one takes longer than to load the bucket's version twice.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, key: &K) -> Lookup {
-        let hash = key.hash();
+        // The hash is computed in the caller, from the key as it is there. A function of its own would load the key from memory,
+        // where the caller may have just put it, and wait for that with all that depends on the hash.
+        self.get_hashed(key, key.hash())
+    }
+
+    #[inline]
+    fn get_hashed(&self, key: &K, hash: u64) -> Lookup {
         let mut backoff = Backoff::default();
         loop {
             let home = self.enter(hash, || backoff.wait());
