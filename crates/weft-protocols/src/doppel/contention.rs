@@ -266,8 +266,10 @@ mod tests {
         let new = |id| Counter { id, value: 0, highest: 0 };
         database.transact(|tx| (0..=16).try_for_each(|id| tx.insert(&counters, new(id)))).unwrap();
         memory.pin();
-        // SAFETY: pinned.
-        let record = |id: u32| unsafe { table.find(&u64::from_key(&id).erase()) }.expect("it stays");
+        let record = |id: u32| {
+            // SAFETY: pinned.
+            unsafe { table.find(&u64::from_key(&id).erase()) }.expect("it stays")
+        };
         let add = operation::<Add<_>, _>(column_of!(Counter.value));
         let mut sketch = Sketch::default();
         let mut note = |id, operation: Option<ColumnOperation>| {
