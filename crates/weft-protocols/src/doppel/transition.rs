@@ -422,12 +422,18 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::adaptive::{Adaptive, Ordered};
+    use crate::BuilderExt;
+    use crate::adaptive::{Adaptive, AdaptiveOptions, Ordered};
+    use crate::doppel::PhaseOptions;
 
     /// Reviews the phases of a new database after nothing was done for long, in which transactions had so many conflicts.
     /// Returns whether there are phases still.
     fn has_phases_after(conflicts: u64) -> bool {
-        let database = weft::Database::builder().protocol::<Adaptive>().open().expect("in memory");
+        // Neither decides at random, nor is in a hurry.
+        let builder = weft::Database::builder().protocol::<Adaptive>();
+        let builder = builder.adaptive(AdaptiveOptions::new().forced_by_seed(None));
+        let builder = builder.phases(PhaseOptions::new().length(PhaseOptions::new().length));
+        let database = builder.open().expect("it is in memory");
         let database: &Database<Ordered> = database.open_engine(crate::INSIDE);
         let shared = &*database.protocol;
         shared.begun.0.store(1, Ordering::Relaxed);
