@@ -216,47 +216,15 @@ mod tests {
         assert!(selected[0].is_same(&max) && selected[1].is_same(&other), "{selected:?}");
     }
 
-    #[test]
-    fn sketch_keeps_the_most_contended_records() {
-        let database: Database<Dbx> = Database::builder().table::<Counter>().open().unwrap();
-        let counters = database.table::<Counter>().unwrap();
-        // SAFETY: only the table's name is used, for access sets.
-        let table = unsafe { counters.inner() }.reference();
-        let claim = database.claim_worker(&weft::TransactionOptions::new(), crate::INSIDE).unwrap();
-        let memory = &claim.worker().memory;
-        database
-            .transact(|tx| {
-                (0..40)
-                    .try_for_each(|id| tx.insert(&counters, Counter { id, value: 0, highest: 0 }))
-            })
-            .unwrap();
-        memory.pin();
-        let record = |id: u32| {
-            // SAFETY: pinned.
-            unsafe { table.find(&u64::from_key(&id).erase()) }.expect("it was inserted")
-        };
-        let add = operation::<Add<_>, _>(column_of!(Counter.value));
-        let mut sketch = Sketch::default();
-        for round in 0..100 {
-            for id in [7, 20 + round % 20] {
-                let reason = weft::ConflictReason::WriteChanged;
-                let abort = Abort { reason, table, record: Some(record(id)) };
-                sketch.note(&abort, std::iter::once(add), memory);
-            }
-        }
-        let gathered = gather(std::iter::once(&mut sketch));
-        assert_eq!(gathered.len(), ENTRIES);
-        assert_eq!(gathered[0].record, record(7));
-        assert_eq!((gathered[0].conflicts, gathered[0].splittable()), (100, 100));
-        assert_eq!(gathered[0].find(), Some(record(7)));
-        assert!(gathered[1].conflicts < 20, "{}", gathered[1].conflicts);
-        memory.unpin();
-    }
-
-    /// The load has moved to a record about which all conflicts are of one operation. Its place in the sketch was another's,
-    /// with many conflicts.
-    #[test]
-    fn conflicts_of_another_record_do_not_hide_an_operation() {
+    /// Passes to `body` a table with this many counters, a function that notes in a sketch that a transaction which had applied an
+    /// operation, or none, to one of them has had a conflict about it, and one that returns a counter's record.
+    fn with_counters(
+        count: u32,
+        body: impl FnOnce(
+            &dyn Fn(&mut Sketch, u32, Option<ColumnOperation>),
+            &dyn Fn(u32) -> NonNull<u8>,
+        ),
+    ) {
         let database: Database<Dbx> = Database::builder().table::<Counter>().open().unwrap();
         let counters = database.table::<Counter>().unwrap();
         // SAFETY: only the table's name is used, for access sets.
@@ -264,29 +232,58 @@ mod tests {
         let claim = database.claim_worker(&weft::TransactionOptions::new(), crate::INSIDE).unwrap();
         let memory = &claim.worker().memory;
         let new = |id| Counter { id, value: 0, highest: 0 };
-        database.transact(|tx| (0..=16).try_for_each(|id| tx.insert(&counters, new(id)))).unwrap();
+        database
+            .transact(|tx| (0..count).try_for_each(|id| tx.insert(&counters, new(id))))
+            .unwrap();
         memory.pin();
         let record = |id: u32| {
             // SAFETY: pinned.
-            unsafe { table.find(&u64::from_key(&id).erase()) }.expect("it stays")
+            unsafe { table.find(&u64::from_key(&id).erase()) }.expect("it was inserted")
         };
-        let add = operation::<Add<_>, _>(column_of!(Counter.value));
-        let mut sketch = Sketch::default();
-        let mut note = |id, operation: Option<ColumnOperation>| {
-            let abort = Abort {
-                reason: weft::ConflictReason::WriteChanged,
-                table,
-                record: Some(record(id)),
-            };
+        let note = |sketch: &mut Sketch, id, operation: Option<ColumnOperation>| {
+            let reason = weft::ConflictReason::WriteChanged;
+            let abort = Abort { reason, table, record: Some(record(id)) };
             sketch.note(&abort, operation.into_iter(), memory);
         };
-        (0..16).for_each(|id| (0..500).for_each(|_| note(id, None)));
-        (0..60).for_each(|_| note(16, Some(add)));
-        (0..60).for_each(|_| note(16, None));
-        let gathered = gather(std::iter::once(&mut sketch));
-        assert_eq!((gathered[0].record, gathered[0].conflicts), (record(16), 620));
-        assert!(gathered[0].is_mostly_splittable(), "half of its own are");
-        assert!(gathered[1..].iter().all(|other| !other.is_mostly_splittable()));
+        body(&note, &record);
         memory.unpin();
+    }
+
+    #[test]
+    fn sketch_keeps_the_most_contended_records() {
+        let add = operation::<Add<_>, _>(column_of!(Counter.value));
+        with_counters(40, |note, record| {
+            let mut sketch = Sketch::default();
+            for round in 0..100 {
+                for id in [7, 20 + round % 20] {
+                    note(&mut sketch, id, Some(add));
+                }
+            }
+            let gathered = gather(std::iter::once(&mut sketch));
+            assert_eq!(gathered.len(), ENTRIES);
+            assert_eq!(gathered[0].record, record(7));
+            assert_eq!((gathered[0].conflicts, gathered[0].splittable()), (100, 100));
+            assert_eq!(gathered[0].find(), Some(record(7)));
+            assert!(gathered[1].conflicts < 20, "{}", gathered[1].conflicts);
+        });
+    }
+
+    /// The load has moved to a record about which half of the conflicts are of one operation. Its place in the sketch was
+    /// another's, with many conflicts.
+    #[test]
+    fn conflicts_of_another_record_do_not_hide_an_operation() {
+        let add = operation::<Add<_>, _>(column_of!(Counter.value));
+        with_counters(17, |note, record| {
+            for (others, is_mostly_splittable) in [(60, true), (61, false)] {
+                let mut sketch = Sketch::default();
+                (0..16).for_each(|id| (0..500).for_each(|_| note(&mut sketch, id, None)));
+                (0..60).for_each(|_| note(&mut sketch, 16, Some(add)));
+                (0..others).for_each(|_| note(&mut sketch, 16, None));
+                let gathered = gather(std::iter::once(&mut sketch));
+                assert_eq!((gathered[0].record, gathered[0].conflicts), (record(16), 560 + others));
+                assert_eq!(gathered[0].is_mostly_splittable(), is_mostly_splittable, "{others}");
+                assert!(gathered[1..].iter().all(|other| !other.is_mostly_splittable()));
+            }
+        });
     }
 }
