@@ -163,8 +163,10 @@ impl Recorder {
     }
 }
 
+/// Returns how many times as much as a usual test is wanted.
 pub fn stress() -> u64 {
-    std::env::var("WEFT_STRESS").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
+    let stress = std::env::var("WEFT_STRESS");
+    stress.map_or(1, |stress| stress.parse().expect("WEFT_STRESS is a number"))
 }
 
 /// Records clients of a server in memory.
