@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 use core_affinity::CoreId;
 use hdrhistogram::Histogram;
 use weft::htm::word::{Ordering, Word};
+use weft_protocols::CoordinatedDatabase;
 
 use crate::arguments::BenchArguments;
 use crate::progress::{Progress, REDRAW_INTERVAL};
@@ -209,6 +210,22 @@ impl Drop for PhasesGuard<'_> {
     }
 }
 
+/// What the coordinator needs of a system.
+struct Watched<'a> {
+    name: &'static str,
+    metrics: &'a dyn Fn() -> weft::Metrics,
+    /// The database, if a thread of its own changes its phases.
+    phases: Option<&'a (dyn CoordinatedDatabase + Sync)>,
+}
+
+/// What the thread of one client runs in a round, from its start to the end of the window. It drops the sender when it is
+/// ready.
+type ClientRun<'a> = Box<
+    dyn FnOnce(&RoundState, mpsc::Sender<Infallible>) -> Result<Vec<Tally>, weft::Failure>
+        + Send
+        + 'a,
+>;
+
 /// Runs one round. `clients` has one element per thread, which is `None` before the first round. `totals` has one
 /// tally per transaction type, to which the round's are added.
 ///
@@ -217,6 +234,25 @@ impl Drop for PhasesGuard<'_> {
 pub fn run<D: System>(
     system: &D,
     clients: &mut [Option<D::Client>],
+    totals: &mut [Tally],
+    plan: &Plan,
+    progress: &Progress,
+) -> Result<Round, Stop> {
+    let run_of = |(thread, client)| -> ClientRun<'_> {
+        Box::new(move |shared, getting_ready| {
+            run_client(system, client, thread, plan, shared, getting_ready)
+        })
+    };
+    let clients = clients.iter_mut().enumerate().map(run_of).collect();
+    let metrics = || system.metrics();
+    let watched = Watched { name: system.name(), metrics: &metrics, phases: system.coordinator() };
+    run_clients(&watched, clients, totals, plan, progress)
+}
+
+/// Starts the clients and coordinates them. (Compiled once, and not for each workload and protocol.)
+fn run_clients(
+    system: &Watched<'_>,
+    clients: Vec<ClientRun<'_>>,
     totals: &mut [Tally],
     plan: &Plan,
     progress: &Progress,
@@ -235,12 +271,16 @@ pub fn run<D: System>(
         let (getting_ready, all_ready) = mpsc::channel::<Infallible>();
         let mut threads: Vec<ScopedJoinHandle<'_, _>> = Vec::with_capacity(plan.threads);
         let mut refused = None;
-        for (thread, client) in clients.iter_mut().enumerate() {
+        for (thread, run_client) in clients.into_iter().enumerate() {
             let (shared, getting_ready) = (&shared, getting_ready.clone());
             let name = format!("client-{thread}");
             let body = move || {
                 let _guard = StopOnPanic(shared);
-                run_client(system, client, thread, plan, shared, getting_ready)
+                if let Some(&core) = plan.cores.get(thread) {
+                    // If the system refuses the affinity, the thread runs unpinned.
+                    core_affinity::set_for_current(core);
+                }
+                run_client(shared, getting_ready)
             };
             // If a thread cannot be started, the others still start, and the round is then stopped.
             match thread::Builder::new().name(name).spawn_scoped(scope, body) {
@@ -254,16 +294,16 @@ pub fn run<D: System>(
             shared.stop();
         }
         let phases = PhasesGuard(phases_ended);
-        let coordinator = system.coordinator().map(|database| {
+        let coordinator = system.phases.map(|database| {
             // Relaxed: the thread is joined.
             let goes_on = move || phases_ended.load(Ordering::Relaxed) == 0;
             scope.spawn(move || database.coordinate(&goes_on))
         });
         let mut round = coordinate(system, plan, &shared, progress);
-        let tallies = join(threads, system.name())?;
+        let tallies = join(threads, system.name)?;
         drop(phases);
         if let Some(Ok(Err(failure))) = coordinator.map(ScopedJoinHandle::join) {
-            return Err(Stop::Failed(format!("{}, phases: {failure}", system.name())));
+            return Err(Stop::Failed(format!("{}, phases: {failure}", system.name)));
         }
         if let Some(error) = refused {
             return Err(Stop::Failed(format!("cannot start {} threads: {error}", plan.threads)));
@@ -288,8 +328,8 @@ pub fn run<D: System>(
 
 /// Opens the window, and reads the engine's counters at its two ends. The returned round does not contain the
 /// clients' results yet.
-fn coordinate<D: System>(
-    system: &D,
+fn coordinate(
+    system: &Watched<'_>,
     plan: &Plan,
     shared: &RoundState,
     progress: &Progress,
@@ -305,12 +345,12 @@ fn coordinate<D: System>(
     let drawing = progress.is_shown().then_some(drawing);
 
     shared.wait_until(from, drawing);
-    let (before, processors) = (system.metrics(), ProcessorTime::now());
+    let (before, processors) = ((system.metrics)(), ProcessorTime::now());
     let probe = Probe::of(&before).map(RefCell::new);
     // While the window is open, the probe looks at the database, and the progress line is redrawn.
     let look = || {
         if let Some(probe) = &probe {
-            probe.borrow_mut().look(Instant::now(), &system.metrics());
+            probe.borrow_mut().look(Instant::now(), &(system.metrics)());
         }
         if progress.is_shown() {
             draw();
@@ -327,7 +367,7 @@ fn coordinate<D: System>(
         seconds: plan.measured.as_secs_f64(),
         committed: 0,
         rolled_back: 0,
-        counters: Counters::of(&system.metrics()).since(&before),
+        counters: Counters::of(&(system.metrics)()).since(&before),
         timeline,
         durable_after_ns: probe.map(|probe| probe.into_inner().into_latency_ns()),
         cores_elsewhere: elsewhere.map(|(after, before)| after.others_since(before, plan.measured)),
@@ -369,10 +409,6 @@ fn run_client<D: System>(
     shared: &RoundState,
     getting_ready: mpsc::Sender<Infallible>,
 ) -> Result<Vec<Tally>, weft::Failure> {
-    if let Some(&core) = plan.cores.get(thread) {
-        // If the system refuses the affinity, the thread runs unpinned.
-        core_affinity::set_for_current(core);
-    }
     // The client is moved out of `clients`: its elements are adjacent in memory, and a client is written all the
     // time.
     let mut client = seat.take().unwrap_or_else(|| system.client(plan.seed, thread, plan.threads));

@@ -91,6 +91,25 @@ struct TableMaker {
     make: Box<MakeTable>,
 }
 
+impl TableMaker {
+    /// Returns what makes a table by this name of rows `T`, for `rows` rows. (It does not depend on the builder's protocol, so
+    /// it is compiled once for each row type.)
+    fn of<T: Record>(name: &'static str, rows: usize) -> TableMaker {
+        TableMaker {
+            name,
+            indexes: 1 + T::INDEXES.len(),
+            #[cfg(feature = "history")]
+            descriptions: T::INDEXES,
+            make: Box::new(move |identity, place, records, memory, all_ordered| {
+                let storage = if all_ordered { schema::Storage::Ordered } else { T::STORAGE };
+                let table =
+                    TableInner::<T>::new(identity, place, (storage, rows), records, memory)?;
+                Ok(Arc::new(table))
+            }),
+        }
+    }
+}
+
 /// Returns the name as one that lasts as long as the program. Each name is kept once.
 fn interned(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
@@ -221,18 +240,7 @@ impl<P: Protocol> Builder<P> {
     }
 
     fn add_table<T: Record>(mut self, name: &'static str, rows: usize) -> Self {
-        self.tables.push(TableMaker {
-            name,
-            indexes: 1 + T::INDEXES.len(),
-            #[cfg(feature = "history")]
-            descriptions: T::INDEXES,
-            make: Box::new(move |identity, place, records, memory, all_ordered| {
-                let storage = if all_ordered { schema::Storage::Ordered } else { T::STORAGE };
-                let table =
-                    TableInner::<T>::new(identity, place, (storage, rows), records, memory)?;
-                Ok(Arc::new(table))
-            }),
-        });
+        self.tables.push(TableMaker::of::<T>(name, rows));
         self
     }
 

@@ -14,12 +14,12 @@ use weft_htm::word::{Ordering, Word, yield_now};
 
 use crate::commit::Protocol;
 use crate::database::Database;
-use crate::database::storage::Storage;
+use crate::database::storage::{CheckpointHold, Storage};
 use crate::database::stored::{FillOutcome, FillingMemories};
 use crate::error::Failure;
 use crate::row::schema::Record;
 use crate::store::retention::NONE_OPEN;
-use crate::store::table::Table;
+use crate::store::table::{Identity, Table};
 use crate::store::worker::{CLOSED, Growth, LOADING, LeafHints, OPEN, SharedState};
 use crate::sync::reclaim::OFFLINE;
 
@@ -54,51 +54,105 @@ impl<P: Protocol> Database<P> {
         I: IntoIterator<Item = Result<T, E>> + Send,
         E: From<Failure> + Send,
     {
-        if !Arc::ptr_eq(&table.inner.identity, &self.inner().identity) {
-            return Err(Failure::ForeignTable { table: table.name() }.into());
-        }
-        let storage = self.inner().storage.get();
-        if self.engine().is_durable() {
-            self.engine().log().map_err(E::from)?;
-        }
-        self.check_no_commit().map_err(E::from)?;
-        // No checkpoint and no backup may see half of the load.
-        let mut no_checkpoint = storage.map(|storage| storage.hold_checkpoints()).transpose()?;
-        let loading = LoadingGuard::begin(self).map_err(E::from)?;
-        let memories = FillingMemories::new(Arc::clone(&self.inner().shared));
-        if memories.with(|memory| !table.inner.is_empty(memory)) {
-            return Err(Failure::NotEmpty { table: table.name() }.into());
-        }
-        let loader =
-            Loader { table, memories: &memories, storage, progress: &progress, rows: Word::new(0) };
-        // The parts and the rows run the user's code, which may panic. The table is empty after that, as after an
-        // error.
-        let result = catch_unwind(AssertUnwindSafe(|| {
-            loader.load(parts).and_then(|rows| {
-                if let (Some(storage), Some(held)) = (storage, &mut no_checkpoint) {
-                    self.checkpoint_while_held(storage, held, true, &|_| {}).map_err(E::from)?;
-                }
-                Ok(rows)
-            })
-        }));
-        if !matches!(result, Ok(Ok(_))) {
-            memories.with(|memory| table.inner.clear(memory));
-        }
-        drop(memories);
-        drop(loading);
-        result.unwrap_or_else(|panic| resume_unwind(panic))
+        load_into(self, table, parts, &progress)
     }
+}
+
+/// What a load needs of a database, whatever its protocol. So a load is compiled once for each kind of rows, and not for each
+/// protocol as well.
+trait LoadedDatabase {
+    fn identity(&self) -> &Arc<Identity>;
+    fn shared(&self) -> &Arc<SharedState>;
+    fn storage(&self) -> Option<&Storage>;
+    /// Returns an error if the database cannot be changed now, by this thread.
+    fn check(&self) -> Result<(), Failure>;
+    /// Closes the database for everything but the load.
+    fn begin(&self) -> Result<LoadingGuard<'_>, Failure>;
+    /// Makes the rows durable.
+    fn checkpoint(&self, storage: &Storage, held: &mut CheckpointHold<'_>) -> Result<(), Failure>;
+}
+
+impl<P: Protocol> LoadedDatabase for Database<P> {
+    fn identity(&self) -> &Arc<Identity> {
+        &self.inner().identity
+    }
+
+    fn shared(&self) -> &Arc<SharedState> {
+        &self.inner().shared
+    }
+
+    fn storage(&self) -> Option<&Storage> {
+        self.inner().storage.get()
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        if self.engine().is_durable() {
+            self.engine().log()?;
+        }
+        self.check_no_commit()
+    }
+
+    fn begin(&self) -> Result<LoadingGuard<'_>, Failure> {
+        if self.claimed_worker().is_some_and(|worker| worker.active.get()) {
+            return Err(Failure::NestedTransaction);
+        }
+        LoadingGuard::begin(&self.inner().shared)
+    }
+
+    fn checkpoint(&self, storage: &Storage, held: &mut CheckpointHold<'_>) -> Result<(), Failure> {
+        self.checkpoint_while_held(storage, held, true, &|_| {}).map(drop)
+    }
+}
+
+/// See [`Database::load`].
+fn load_into<T, I, E>(
+    database: &dyn LoadedDatabase,
+    table: &Table<T>,
+    parts: impl IntoIterator<Item = I>,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<u64, E>
+where
+    T: Record,
+    I: IntoIterator<Item = Result<T, E>> + Send,
+    E: From<Failure> + Send,
+{
+    if !Arc::ptr_eq(&table.inner.identity, database.identity()) {
+        return Err(Failure::ForeignTable { table: table.name() }.into());
+    }
+    let storage = database.storage();
+    database.check()?;
+    // No checkpoint and no backup may see half of the load.
+    let mut no_checkpoint = storage.map(|storage| storage.hold_checkpoints()).transpose()?;
+    let loading = database.begin()?;
+    let memories = FillingMemories::new(Arc::clone(database.shared()));
+    if memories.with(|memory| !table.inner.is_empty(memory)) {
+        return Err(Failure::NotEmpty { table: table.name() }.into());
+    }
+    let loader = Loader { table, memories: &memories, storage, progress, rows: Word::new(0) };
+    // The parts and the rows run the user's code, which may panic. The table is empty after that, as after an
+    // error.
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        loader.load(parts).and_then(|rows| {
+            if let (Some(storage), Some(held)) = (storage, &mut no_checkpoint) {
+                database.checkpoint(storage, held)?;
+            }
+            Ok(rows)
+        })
+    }));
+    if !matches!(result, Ok(Ok(_))) {
+        memories.with(|memory| table.inner.clear(memory));
+    }
+    drop(memories);
+    drop(loading);
+    result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// As long as this lives, a database is closed for everything but loading.
 struct LoadingGuard<'a>(&'a SharedState);
 
 impl<'a> LoadingGuard<'a> {
-    fn begin<P: Protocol>(database: &'a Database<P>) -> Result<Self, Failure> {
-        let shared = &*database.inner().shared;
-        if database.claimed_worker().is_some_and(|worker| worker.active.get()) {
-            return Err(Failure::NestedTransaction);
-        }
+    /// Closes the database. The calling thread runs no transaction.
+    fn begin(shared: &'a SharedState) -> Result<Self, Failure> {
         // From now on no transaction and no snapshot begins.
         shared
             .admission
@@ -129,15 +183,15 @@ impl Drop for LoadingGuard<'_> {
     }
 }
 
-struct Loader<'a, T: Record, F> {
+struct Loader<'a, T: Record> {
     table: &'a Table<T>,
     memories: &'a FillingMemories,
     storage: Option<&'a Storage>,
-    progress: &'a F,
+    progress: &'a (dyn Fn(u64) + Sync),
     rows: Word,
 }
 
-impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
+impl<T: Record> Loader<'_, T> {
     fn load<I, E>(&self, parts: impl IntoIterator<Item = I>) -> Result<u64, E>
     where
         I: IntoIterator<Item = Result<T, E>> + Send,

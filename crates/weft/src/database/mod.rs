@@ -37,7 +37,7 @@ use crate::store::deadline::Deadline;
 use crate::store::garbage::RetiredItem;
 use crate::store::observer::Label;
 use crate::store::retention::RetainedItem;
-use crate::store::table::{Table, TableInner};
+use crate::store::table::Table;
 use crate::store::worker::{CLOSED, WorkerMemory};
 use crate::sync::clock::Ticker;
 use crate::sync::reclaim::OFFLINE;
@@ -49,7 +49,7 @@ use expiry::Expiry;
 use metrics::{IndexMemoryMetrics, Metrics};
 use once::{Results, TransactWith};
 use storage::Storage;
-use stored::AnyTable;
+use stored::{AnyTable, find_table};
 pub use versions::Migration;
 
 /// An in-memory database that runs its transactions under the concurrency-control protocol `P`.
@@ -293,24 +293,11 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// As [`Database::table`].
     pub fn table_named<T: Record>(&self, name: &str) -> Result<Table<T>, Failure> {
-        let table = self.inner.tables.get(name).cloned();
-        match table.and_then(|table| table.into_any().downcast::<TableInner<T>>().ok()) {
-            Some(inner) => {
-                let table = Table { inner };
-                if const { T::EXPIRY.is_some() } {
-                    self.remove_in_background(&table)?;
-                }
-                Ok(table)
-            }
-            None => {
-                let row_type = std::any::type_name::<T>();
-                let call = match name == T::TABLE {
-                    true => format!(".table::<{row_type}>()"),
-                    false => format!(".table_named::<{row_type}>({name:?})"),
-                };
-                Err(Failure::UnknownTable { table: name.to_owned(), call, row_type })
-            }
+        let table = find_table::<T>(&self.inner.tables, name)?;
+        if const { T::EXPIRY.is_some() } {
+            self.remove_in_background(&table)?;
         }
+        Ok(table)
     }
 
     /// Returns an internal handle, not counted among the user's handles.

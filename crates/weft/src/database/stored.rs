@@ -6,13 +6,14 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use weft_htm::word::{Ordering, yield_now};
 
 use crate::durability::{StorageError, StoredTable};
-use crate::error::RowViolations;
+use crate::error::{Failure, RowViolations};
 use crate::index::bplus_tree::LeafHint;
 use crate::index::{IndexKey, Insertion, LongKey, Lookup};
 use crate::row::column::DecodeError;
@@ -27,6 +28,28 @@ use crate::store::table::{
     with_form, with_secondary,
 };
 use crate::store::worker::{LeafHints, SharedState, StoredForm, WorkerMemory, contain};
+
+/// Returns the table of rows `T` that has this name.
+///
+/// # Errors
+/// [`Failure::UnknownTable`] if there is none.
+pub fn find_table<T: Record>(
+    tables: &BTreeMap<&'static str, Arc<dyn AnyTable>>,
+    name: &str,
+) -> Result<Table<T>, Failure> {
+    let table = tables.get(name).cloned();
+    match table.and_then(|table| table.into_any().downcast::<TableInner<T>>().ok()) {
+        Some(inner) => Ok(Table { inner }),
+        None => {
+            let row_type = std::any::type_name::<T>();
+            let call = match name == T::TABLE {
+                true => format!(".table::<{row_type}>()"),
+                false => format!(".table_named::<{row_type}>({name:?})"),
+            };
+            Err(Failure::UnknownTable { table: name.to_owned(), call, row_type })
+        }
+    }
+}
 
 /// A table of any row type.
 pub trait AnyTable: Any + Send + Sync {
@@ -417,7 +440,7 @@ impl<T: Record> TableInner<T> {
     pub fn count_rows(&self, memory: &WorkerMemory) -> u64 {
         let mut rows = 0;
         with_form!(T::Key::WIDTH_BYTES, |K| {
-            K::pick(&self.primary).for_each_address(memory, |_| rows += 1);
+            K::pick(&self.primary).for_each_address(memory, &mut |_| rows += 1);
         });
         rows
     }
@@ -432,7 +455,7 @@ fn clear<K: KeyForm, R>(
 ) {
     let number = table.core().number;
     let mut addresses = Vec::new();
-    index.for_each_address(memory, |address| addresses.push(address));
+    index.for_each_address(memory, &mut |address| addresses.push(address));
     for address in addresses {
         let record = record_at(address);
         // SAFETY: the index leads to the record, which has a row of the table's type, and no other thread uses the

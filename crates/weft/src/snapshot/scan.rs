@@ -443,7 +443,7 @@ impl<K: PickForm + StoredForm, T: Record> Pages<T> for Buckets<K> {
         if std::mem::replace(&mut self.is_read, true) {
             return Ok(false);
         }
-        K::pick(&table.primary).for_each_address(&worker.memory, |address| {
+        K::pick(&table.primary).for_each_address(&worker.memory, &mut |address| {
             // SAFETY: the worker is pinned, and an index holds addresses of its table's records.
             rows.extend(unsafe { snapshot.see(address) }.map(NonNull::cast::<T>));
         });

@@ -266,7 +266,7 @@ impl<K: IndexKey> Array<K> {
     ///
     /// # Safety
     /// There are more than `index` buckets, and this one is initialised; the caller is pinned.
-    unsafe fn visit_from(&self, index: usize, visit: &mut impl FnMut(&Bucket<K>) -> bool) {
+    unsafe fn visit_from(&self, index: usize, visit: &mut dyn FnMut(&Bucket<K>) -> bool) {
         // SAFETY: by the contract.
         if visit(unsafe { self.bucket(index) }) {
             return;

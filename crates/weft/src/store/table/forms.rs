@@ -117,8 +117,8 @@ impl<K: KeyForm> FormIndex<K> {
     }
 
     /// Calls `visit` with the address of every record. A record that is in the index throughout the call is
-    /// visited once.
-    pub fn for_each_address(&self, memory: &WorkerMemory, mut visit: impl FnMut(u64)) {
+    /// visited once. (The function is compiled once for each form of keys, and not for each caller and row type.)
+    pub fn for_each_address(&self, memory: &WorkerMemory, visit: &mut dyn FnMut(u64)) {
         match self {
             FormIndex::Ordered(tree) => {
                 let (mut page, mut hint) = (Page::new(), LeafHint::new());
