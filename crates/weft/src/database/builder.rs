@@ -92,8 +92,8 @@ struct TableMaker {
 }
 
 impl TableMaker {
-    /// Returns what makes a table by this name of rows `T`, for `rows` rows. (It does not depend on the builder's protocol, so
-    /// it is compiled once for each row type.)
+    /// Returns what makes a table by this name of rows `T`, for `rows` rows. (It is compiled once for each row
+    /// type, since it does not depend on the builder's protocol.)
     fn of<T: Record>(name: &'static str, rows: usize) -> TableMaker {
         TableMaker {
             name,

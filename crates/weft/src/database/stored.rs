@@ -32,7 +32,7 @@ use crate::store::worker::{LeafHints, SharedState, StoredForm, WorkerMemory, con
 /// Returns the table of rows `T` that has this name.
 ///
 /// # Errors
-/// [`Failure::UnknownTable`] if there is none.
+/// [`Failure::UnknownTable`] if there isn't one.
 pub fn find_table<T: Record>(
     tables: &BTreeMap<&'static str, Arc<dyn AnyTable>>,
     name: &str,
