@@ -94,6 +94,7 @@ struct TableMaker {
 impl TableMaker {
     /// Returns what makes a table by this name of rows `T`, for `rows` rows. (It is compiled once for each row
     /// type, since it does not depend on the builder's protocol.)
+    #[inline(never)]
     fn of<T: Record>(name: &'static str, rows: usize) -> TableMaker {
         TableMaker {
             name,

@@ -341,10 +341,10 @@ impl<P: Protocol> World<P> {
         let other = |tx: &Transaction<'_, P>| -> Result<(), Error> {
             Self::update(tx, table, 2, &|row| row.set(row.content())).map(drop)
         };
-        self.step_beside("meet a conflict", &other, &|tx, model, meanwhile| {
+        self.step_beside("meet a conflict", &other, &|tx, model, let_other_run| {
             let Some(content) = Self::get(tx, table, 2)? else { return Ok(()) };
             let content = Content { stamp: content.stamp + 1, ..content };
-            meanwhile();
+            let_other_run();
             if Self::update(tx, table, 2, &change(content))? {
                 of(model).insert(2, content);
             }
@@ -365,7 +365,7 @@ impl<P: Protocol> World<P> {
             self.change_bare(tx, 3, &|row| row.winner = Ordered::default())?;
             Self::update(tx, rows, 2, &|row| row.padding[0] += 1).map(drop)
         };
-        self.step_beside("name columns", &other, &|tx, model, meanwhile| {
+        self.step_beside("name columns", &other, &|tx, model, let_other_run| {
             let _ = tx.get_columns(&self.bare, &one, column_of!(RowBare.stamp))?;
             let add = |count: &mut i64| *count += 1;
             let added = tx.update_columns(&self.bare, &named, column_of!(RowBare.count), add)?;
@@ -380,7 +380,7 @@ impl<P: Protocol> World<P> {
             if let (Some(stamp), Some(content)) = (stamp, model.rows.get_mut(&2)) {
                 content.stamp = stamp;
             }
-            meanwhile();
+            let_other_run();
             Ok(())
         });
         self.step("read what named columns", &|tx, model| {

@@ -103,7 +103,7 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    /// Takes a step, and lets another thread run a transaction while it calls `meanwhile`, if the protocol allows
+    /// Takes a step, and lets another thread run a transaction while it calls `let_other_run`, if the protocol allows
     /// that.
     pub(super) fn step_beside(
         &self,
@@ -131,7 +131,7 @@ impl<P: Protocol> World<P> {
         };
         thread::scope(|scope| {
             let running = Cell::new(None);
-            let meanwhile = || match running.take() {
+            let let_other_run = || match running.take() {
                 None => {
                     running.set(Some(scope.spawn(run_other)));
                     let until = Instant::now() + Duration::from_millis(1);
@@ -141,7 +141,7 @@ impl<P: Protocol> World<P> {
                 }
                 some => running.set(some),
             };
-            self.step(name, &|tx, model| body(tx, model, &meanwhile));
+            self.step(name, &|tx, model| body(tx, model, &let_other_run));
             if let Some(running) = running.take() {
                 running.join().expect("the thread catches panics");
             }

@@ -1,4 +1,4 @@
-//! What is compared after the workload, and after the database was opened again.
+//! Compares the database with the model: after the workload, and when the database has been reopened.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
